@@ -1,0 +1,1 @@
+"""Frozen suites: YAML files that name dataset, split, methods and metrics."""

@@ -1,0 +1,1 @@
+"""RetargetBench: a neutral benchmark of skinned motion retargeting."""

@@ -1,0 +1,1 @@
+"""Plan, predict, score and report: programs with files between them."""

@@ -1,0 +1,1 @@
+"""Datasets: the interface, folders on disk, importers and the shipped capsule bodies."""
