@@ -24,7 +24,7 @@ def per_character(function: Callable[Concatenate[Character, P], R]) -> Callable[
     memory: weakref.WeakKeyDictionary[Character, dict[Hashable, R]] = weakref.WeakKeyDictionary()
 
     @functools.wraps(function)
-    def remembering(character: Character, *args: P.args, **kwargs: P.kwargs) -> R:
+    def remembering(character: Character, /, *args: P.args, **kwargs: P.kwargs) -> R:
         known = memory.setdefault(character, {})
         key = (args, tuple(sorted(kwargs.items())))
         if key not in known:
