@@ -7,6 +7,7 @@ joint 0.
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -122,7 +123,10 @@ class Skinner:
         homogeneous = torch.cat([points, torch.ones_like(points[:, :1])], -1)
         rows = (weights[:, joints, None] * homogeneous[:, None, :]).reshape(len(points), -1)
         if len(joints) >= SPARSE_FROM_JOINTS:
-            rows = rows.to_sparse_csr()
+            with warnings.catch_warnings():
+                # torch calls its CSR layout beta; the product used here is compared with a slow loop in the tests.
+                warnings.filterwarnings("ignore", message="Sparse CSR tensor support")
+                rows = rows.to_sparse_csr()
         return cls(character.skeleton, character.inverse_bind[joints], joints, rows)
 
     @classmethod

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import roma
 import torch
 
+from retargetbench.caching import per_character
 from retargetbench.kinematics import Skinner, forward_kinematics, hemisphere_continuous
 from retargetbench.motion import Motion, check_motion_fits
 from retargetbench.skeleton import CANONICAL_PARENTS, strip_namespace
@@ -121,14 +122,19 @@ def root_scale(source: Skeleton, target: Skeleton, rule: RootRule) -> float:
     return 1.0
 
 
-def lowest_sole(character: Character, motion: Motion) -> torch.Tensor:
-    """Return the height of the lowest sole vertex in each frame of a full motion, (T,) metres.
+@per_character
+def sole_skinner(character: Character, /) -> Skinner:
+    """Return a skinner of the sole vertices, made once per character.
 
     Soles are the vertices whose dominant joint is a foot or toe base; a mesh without any counts as a whole.
     """
     feet = torch.isin(character.dominant_joint, torch.tensor(_SOLE_JOINTS, device=character.device))
-    vertices = feet.nonzero()[:, 0] if bool(feet.any()) else torch.arange(character.vertex_count)
-    return Skinner.from_character(character, vertices).pose_motion(motion)[..., 1].amin(-1)
+    return Skinner.from_character(character, feet.nonzero()[:, 0] if bool(feet.any()) else None)
+
+
+def lowest_sole(character: Character, motion: Motion) -> torch.Tensor:
+    """Return the height of the lowest sole vertex in each frame of a full motion, (T,) metres."""
+    return sole_skinner(character).pose_motion(motion)[..., 1].amin(-1)
 
 
 def apply_root_rule(
