@@ -37,17 +37,19 @@ class UnknownNameError(UsageError):
         kind: what was looked for, such as "method".
         name: the name that was asked for.
         available: every name that would have worked.
+        note: a further sentence for the end of the message.
 
     Example:
         >>> str(UnknownNameError("method", "cppy", ["copy", "san"]))
         "unknown method 'cppy'. Did you mean 'copy'? Available: copy, san"
     """
 
-    def __init__(self, kind: str, name: str, available: Iterable[str]) -> None:
+    def __init__(self, kind: str, name: str, available: Iterable[str], *, note: str = "") -> None:
         known = sorted(available)
         close = difflib.get_close_matches(name, known, n=1)
         hint = f" Did you mean {close[0]!r}?" if close else ""
-        super().__init__(f"unknown {kind} {name!r}.{hint} Available: {', '.join(known) or 'none'}")
+        end = f". {note}" if note else ""
+        super().__init__(f"unknown {kind} {name!r}.{hint} Available: {', '.join(known) or 'none'}{end}")
 
 
 class FileFormatError(RetargetBenchError):
