@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
@@ -268,7 +269,11 @@ def _parse_values(scanner: _Scanner, start: int, frames: int, width: int) -> Arr
         stop = space.end() if space else len(data)
         tokens = data[start:stop].split()
         if filled + len(tokens) > total:
-            scanner.fail(f"more than the {frames} x {width} values that Frames and CHANNELS announce", stop)
+            surplus = next(islice(re.finditer(rb"\S+", data[start:stop]), total - filled, None))
+            scanner.fail(
+                f"the file goes on after the {frames} x {width} values that Frames and CHANNELS announce",
+                start + surplus.start(),
+            )
         part = values[filled : filled + len(tokens)]
         try:
             part[:] = np.fromiter(map(float, tokens), np.float64, len(tokens))
@@ -280,7 +285,7 @@ def _parse_values(scanner: _Scanner, start: int, frames: int, width: int) -> Arr
         filled += len(tokens)
         start = stop
     if filled < total:
-        scanner.fail(f"the file ends after {filled} of {frames} x {width} values; it is cut off", len(data))
+        scanner.fail(f"the file ends after {filled} of {frames} x {width} values; it is cut off", len(data) - 1)
     return values.reshape(frames, width)
 
 
