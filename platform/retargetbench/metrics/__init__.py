@@ -15,6 +15,7 @@ BUILTIN_METRICS: tuple[MetricInfo, ...] = (
         (
             Column("mse", "m", "lower", "mean squared joint distance to the ground truth over height, start aligned"),
             Column("mse_local", "m", "lower", "the same with every frame's root at one place"),
+            Column("rms_distance", "", "lower", "root mean square joint distance over height", default=False),
         ),
     ),
     MetricInfo(
@@ -72,9 +73,9 @@ BUILTIN_METRICS: tuple[MetricInfo, ...] = (
         "retargetbench.metrics.smoothness:Smoothness",
         (
             Column("acceleration", "m/s²", "none", "mean joint acceleration"),
-            Column("acceleration_ratio", "", "none", "acceleration over the source's"),
+            Column("acceleration_ratio", "", "none", "acceleration over the source's, each over its height"),
             Column("jerk", "m/s³", "none", "mean joint jerk"),
-            Column("jerk_ratio", "", "none", "jerk over the source's"),
+            Column("jerk_ratio", "", "none", "jerk over the source's, each over its height"),
         ),
     ),
     MetricInfo(
