@@ -59,9 +59,9 @@ class Build:
     """Radius of the upper arm."""
     leg_radius: float = 0.046
     """Radius of the thigh."""
-    chest: tuple[float, float] = (0.088, 0.062)
+    chest: tuple[float, float] = (0.082, 0.06)
     """Half width and half depth at the chest."""
-    belly: tuple[float, float] = (0.08, 0.062)
+    belly: tuple[float, float] = (0.076, 0.06)
     """Half width, and depth in front of the spine, at the belly."""
     segments: int = 18
     """Vertices around the trunk; limbs have 3/5 of them."""
@@ -70,16 +70,16 @@ class Build:
 BUILDS: tuple[Build, ...] = (
     Build("average", 1.75),
     Build(
-        "child", 1.12, hips=0.45, head=0.2, head_radius=0.082, shoulders=0.1, pelvis=0.05, arm=0.27, hand=0.085,
-        foot=0.08, arm_radius=0.027, leg_radius=0.047, chest=(0.085, 0.065), belly=(0.09, 0.08), segments=16,
+        "child", 1.12, hips=0.45, head=0.185, head_radius=0.076, shoulders=0.1, pelvis=0.05, arm=0.27, hand=0.085,
+        foot=0.08, arm_radius=0.027, leg_radius=0.047, chest=(0.078, 0.062), belly=(0.09, 0.08), segments=16,
     ),
     Build(
         "giant", 2.35, hips=0.54, head=0.1, head_radius=0.036, shoulders=0.125, arm=0.325, arm_radius=0.034,
-        leg_radius=0.05, chest=(0.108, 0.078), belly=(0.088, 0.065), segments=20,
+        leg_radius=0.05, chest=(0.1, 0.072), belly=(0.088, 0.065), segments=20,
     ),
     Build(
         "longarm", 1.68, hips=0.48, shoulders=0.105, arm=0.4, hand=0.115, foot=0.08, arm_radius=0.025,
-        chest=(0.09, 0.065), belly=(0.078, 0.06), segments=16,
+        chest=(0.082, 0.06), belly=(0.078, 0.06), segments=16,
     ),
     Build(
         "slim", 1.82, hips=0.545, head=0.12, head_radius=0.042, shoulders=0.097, pelvis=0.045, arm_radius=0.0195,
@@ -150,6 +150,15 @@ class Body:
         sign = 1.0 if side == "Left" else -1.0
         return np.array([sign * 0.45 * self.build.hand * self.build.stature, -self.palm_thickness, 0.0])
 
+    def thigh_front(self, share: float) -> tuple[Array, Array]:
+        """Return the point on the front of the left thigh, ``share`` of the way from knee to hip, and its normal."""
+        knee, hip = (self.joints[canonical_index(name)] for name in ("LeftLeg", "LeftUpLeg"))
+        point = knee + share * (hip - knee)
+        profile = self._leg_profile() * self.build.stature
+        depth, above = (float(_interpolate(profile, np.array(point[1] + step))[1]) for step in (0.0, 1e-4))
+        normal = np.array([0.0, -(above - depth) / 1e-4, 1.0])
+        return point + [0.0, 0.0, depth], normal / np.linalg.norm(normal)
+
     @cached_property
     def character(self) -> Character:
         """The skinned character, float32."""
@@ -212,16 +221,8 @@ class Body:
         b, r = self.build, self.build.leg_radius
         chain = ("Hips", "LeftUpLeg", "LeftLeg", "LeftFoot")
         hip, knee, ankle = (self.joints[canonical_index(name), 1] / b.stature for name in chain[1:])
-        top, bottom = hip + 0.5 * r, ankle - 0.3 * r
-        profile = np.array([
-            (bottom, 0.45 * r, 0.5 * r),
-            (ankle, 0.47 * r, 0.55 * r),
-            (ankle + 0.65 * (knee - ankle), 0.72 * r, 0.78 * r),
-            (knee, 0.72 * r, 0.72 * r),
-            (knee + 0.7 * (hip - knee), r, r),
-            (top, 0.75 * r, 0.75 * r),
-        ])  # fmt: skip
-        y = _spread([top, hip, knee, ankle, bottom], [1, 5, 5, 1])
+        profile = self._leg_profile()
+        y = _spread([float(profile[-1, 0]), hip, knee, ankle, float(profile[0, 0])], [1, 5, 5, 1])
         half_x, half_z = _interpolate(profile, y).T
         angles = _angles(3 * b.segments // 5)
         rings = np.stack(
@@ -238,6 +239,21 @@ class Body:
         # Along -Y, so that the chain runs upward in the coordinate that the weights see.
         weights = _chain_weights(-tube[0][:, 1], chain, -self.joints[:, 1], np.array([0.6, 0.9, 0.4]) * r * b.stature)
         return Tube(*tube, weights)
+
+    def _leg_profile(self) -> Array:
+        """Return rows of height, half width (x) and half depth (z) of the leg, from below, in statures."""
+        b, r = self.build, self.build.leg_radius
+        hip, knee, ankle = (
+            self.joints[canonical_index(name), 1] / b.stature for name in ("LeftUpLeg", "LeftLeg", "LeftFoot")
+        )
+        return np.array([
+            (ankle - 0.3 * r, 0.45 * r, 0.5 * r),
+            (ankle, 0.47 * r, 0.55 * r),
+            (ankle + 0.65 * (knee - ankle), 0.72 * r, 0.78 * r),
+            (knee, 0.72 * r, 0.72 * r),
+            (knee + 0.7 * (hip - knee), r, r),
+            (hip + 0.5 * r, 0.75 * r, 0.75 * r),
+        ])  # fmt: skip
 
     def _foot(self) -> Tube:
         """Left foot: a tube along +Z with a flat sole at y = 0."""
@@ -320,7 +336,9 @@ class Trunk:
     def normal(self, y: float, azimuth: float) -> Array:
         """Return the outward unit normal of the surface, (3,)."""
         step = 1e-4
-        along = self.surface(np.array(y + step), np.array(azimuth)) - self.surface(np.array(y - step), np.array(azimuth))
+        along = self.surface(np.array(y + step), np.array(azimuth)) - self.surface(
+            np.array(y - step), np.array(azimuth)
+        )
         around = self.surface(np.array(y), np.array(azimuth + step)) - self.surface(
             np.array(y), np.array(azimuth - step)
         )
@@ -332,12 +350,13 @@ class Trunk:
         return _partition(np.asarray(y), TRUNK_JOINTS, self._heights[1:], self._blends)
 
     def clearance(self, points: Array) -> Array:
-        """Return how far points (..., 3) are outside the surface, metres; negative inside, scaled by the ellipse."""
+        """Return how far points (..., 3) are outside the surface, metres, from the axis outward; negative inside."""
         width, front, back = np.moveaxis(self.half_axes(points[..., 1]), -1, 0)
         depth = np.where(points[..., 2] >= 0, front, back)
         level = np.hypot(points[..., 0] / width, points[..., 2] / depth)
-        outside = (points[..., 1] < self._profile[0, 0]) | (points[..., 1] > self._profile[-1, 0])
-        return np.where(outside, np.inf, (level - 1) * np.minimum(width, depth))
+        beside = (points[..., 1] < self._profile[0, 0]) | (points[..., 1] > self._profile[-1, 0])
+        radius = np.hypot(points[..., 0], points[..., 2])
+        return np.where(beside, np.inf, radius * (1 - 1 / np.maximum(level, 1e-9)))
 
     def tube(self, segments: int) -> Tube:
         """Return the surface as a closed tube with ``segments`` vertices around."""

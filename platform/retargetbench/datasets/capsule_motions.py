@@ -1,0 +1,177 @@
+"""Motions of the shipped capsule dataset, written down once for all bodies.
+
+A score says what happens in terms of any body: how far the hips move in heights, where a foot steps, what a hand
+touches. `retargetbench.datasets.capsule_posing` solves a score for one body, and so every body has its own true version
+of every motion.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+FPS = 30.0
+"""Frame rate of all motions."""
+
+Channel = Literal["hips_x", "hips_y", "hips_yaw", "bend", "lean", "twist", "nod", "turn"]
+"""What a trunk does: hips offsets in heights; angles in degrees, of the whole spine (forward, to the left, turning
+left) and of neck and head together (forward, turning left)."""
+
+Touch = Literal["hang", "wave", "belly", "chest", "head", "palms", "thigh"]
+"""Where a hand is: hanging beside the body, raised, or with its palm on the body or on the other palm."""
+
+
+@dataclass(frozen=True)
+class Hand:
+    """A hand at a key frame; left and right are mirrored."""
+
+    frame: int
+    touch: Touch
+    gap: float = 0.0
+    """Distance of the palm from what it touches, in heights, beside the clearance that every touch keeps."""
+    swing: float = 0.0
+    """``hang``: arm forward, degrees. ``wave``: forearm outward of upright, degrees. ``chest``: above the middle of
+    the chest, in arm radii."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A foot leaves the floor at ``start`` and is planted at ``end``, ``length`` heights further forward."""
+
+    foot: Literal["Left", "Right"]
+    start: int
+    end: int
+    length: float
+
+
+@dataclass(frozen=True)
+class Score:
+    """A motion for any body: key frames of trunk, feet and hands; between them everything is eased."""
+
+    name: str
+    family: Literal["locomotion", "gesture", "contact"]
+    frames: int
+    left: tuple[Hand, ...]
+    right: tuple[Hand, ...]
+    trunk: Mapping[Channel, tuple[tuple[int, float], ...]] = field(default_factory=dict)
+    steps: tuple[Step, ...] = ()
+
+
+def _there_and_back(frames: int, arrive: int, leave: int, touch: Touch, swing: float = 0.0) -> tuple[Hand, ...]:
+    """A hand that hangs, goes to a touch, holds it, and hangs again."""
+    return (
+        Hand(0, "hang"),
+        Hand(arrive, touch, swing=swing),
+        Hand(leave, touch, swing=swing),
+        Hand(frames - 1, "hang"),
+    )
+
+
+_CLAP = (
+    Hand(0, "hang"),
+    Hand(16, "palms", gap=0.09),
+    Hand(22, "palms"),
+    Hand(24, "palms"),
+    Hand(31, "palms", gap=0.09),
+    Hand(38, "palms"),
+    Hand(40, "palms"),
+    Hand(46, "palms", gap=0.09),
+    Hand(61, "hang"),
+)
+
+SCORES: tuple[Score, ...] = (
+    Score(
+        "arms_crossed",
+        "contact",
+        72,
+        left=_there_and_back(72, 24, 50, "chest", swing=-1.4),
+        right=_there_and_back(72, 27, 47, "chest", swing=1.4),
+        trunk={"lean": ((24, 0.0), (38, 3.0), (50, 0.0)), "turn": ((24, 0.0), (36, 20.0), (48, -10.0), (71, 0.0))},
+    ),
+    Score(
+        "clap",
+        "contact",
+        62,
+        left=_CLAP,
+        right=_CLAP,
+        trunk={"bend": ((8, 0.0), (22, 4.0), (31, 1.0), (38, 4.0), (58, 0.0)), "nod": ((8, 0.0), (22, 6.0), (58, 0.0))},
+    ),
+    Score(
+        "crouch",
+        "contact",
+        75,
+        left=_there_and_back(75, 30, 46, "thigh"),
+        right=_there_and_back(75, 30, 46, "thigh"),
+        trunk={
+            "hips_y": ((0, -0.006), (30, -0.12), (46, -0.12), (74, -0.006)),
+            "bend": ((0, 0.0), (30, 24.0), (46, 24.0), (74, 0.0)),
+            "nod": ((0, 0.0), (30, -18.0), (46, -18.0), (74, 0.0)),
+        },
+    ),
+    Score(
+        "hand_to_head",
+        "contact",
+        66,
+        left=(Hand(0, "hang"), Hand(33, "hang", swing=6.0), Hand(65, "hang")),
+        right=_there_and_back(66, 26, 44, "head"),
+        trunk={"lean": ((8, 0.0), (26, -4.0), (44, -4.0), (65, 0.0)), "nod": ((20, 0.0), (34, 10.0), (52, 0.0))},
+    ),
+    Score(
+        "hands_on_belly",
+        "contact",
+        78,
+        left=_there_and_back(78, 26, 54, "belly"),
+        right=_there_and_back(78, 26, 54, "belly"),
+        trunk={
+            "bend": ((0, 0.0), (30, -4.0), (40, -2.0), (50, -4.0), (77, 0.0)),
+            "twist": ((26, 0.0), (34, 8.0), (46, -8.0), (54, 0.0)),
+            "nod": ((10, 0.0), (28, 15.0), (52, 15.0), (70, 0.0)),
+        },
+    ),
+    Score(
+        "idle_sway",
+        "gesture",
+        60,
+        left=(Hand(0, "hang"), Hand(30, "hang", swing=5.0), Hand(59, "hang")),
+        right=(Hand(0, "hang"), Hand(30, "hang", swing=-3.0), Hand(59, "hang")),
+        trunk={
+            "hips_x": ((0, 0.0), (15, 0.025), (45, -0.025), (59, 0.0)),
+            "lean": ((0, 0.0), (15, -3.0), (45, 3.0), (59, 0.0)),
+            "turn": ((10, 0.0), (25, 15.0), (40, -15.0), (55, 0.0)),
+        },
+    ),
+    Score(
+        "walk",
+        "locomotion",
+        84,
+        left=(Hand(0, "hang"), Hand(16, "hang", swing=16.0), Hand(34, "hang", swing=-14.0),
+              Hand(52, "hang", swing=16.0), Hand(70, "hang", swing=-8.0), Hand(83, "hang")),
+        right=(Hand(0, "hang"), Hand(16, "hang", swing=-14.0), Hand(34, "hang", swing=16.0),
+               Hand(52, "hang", swing=-14.0), Hand(70, "hang", swing=10.0), Hand(83, "hang")),
+        trunk={
+            "hips_y": ((0, -0.006), (12, -0.022), (70, -0.022), (83, -0.006)),
+            "hips_x": ((0, 0.0), (14, 0.015), (32, -0.015), (50, 0.015), (68, -0.01), (83, 0.0)),
+            "twist": ((0, 0.0), (16, -6.0), (34, 6.0), (52, -6.0), (70, 3.0), (83, 0.0)),
+        },
+        steps=(
+            Step("Right", 6, 20, 0.16),
+            Step("Left", 22, 38, 0.32),
+            Step("Right", 40, 56, 0.32),
+            Step("Left", 58, 74, 0.16),
+        ),
+    ),
+    Score(
+        "wave",
+        "gesture",
+        70,
+        left=(Hand(0, "hang"), Hand(35, "hang", swing=4.0), Hand(69, "hang")),
+        right=(Hand(0, "hang"), Hand(18, "wave", swing=-12.0), Hand(25, "wave", swing=25.0),
+               Hand(32, "wave", swing=-12.0), Hand(39, "wave", swing=25.0), Hand(46, "wave", swing=-12.0),
+               Hand(69, "hang")),
+        trunk={"lean": ((0, 0.0), (20, 3.0), (46, 3.0), (69, 0.0)), "turn": ((5, 0.0), (20, -8.0), (60, 0.0))},
+    ),
+)  # fmt: skip
+"""The motions, by name."""
