@@ -1,0 +1,1 @@
+"""Exact geometry of triangle meshes: closing cut surfaces, winding numbers."""
