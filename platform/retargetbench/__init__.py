@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from retargetbench.character import Character
     from retargetbench.clip import SPLIT_ATOMS, Clip, SplitAtom, Task
     from retargetbench.datasets.base import Dataset, Split, SplitRow
+    from retargetbench.datasets.opening import open_dataset
     from retargetbench.device import resolve_device
     from retargetbench.errors import (
         CharacterError,
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from retargetbench.methods import RetargetMethod
     from retargetbench.metrics.base import UNDEFINED, Evaluation, Metric, MetricValue
     from retargetbench.motion import Motion
-    from retargetbench.plugins import catalogue, create_method, create_metric, open_dataset
+    from retargetbench.plugins import catalogue, create_method, create_metric
     from retargetbench.registry import Column, DatasetInfo, FileFormatInfo, MethodInfo, MetricInfo
     from retargetbench.skeleton import (
         CANONICAL_JOINTS,
@@ -67,6 +68,7 @@ _HOMES = {
     "character": ("Character",),
     "clip": ("SPLIT_ATOMS", "Clip", "SplitAtom", "Task"),
     "datasets.base": ("Dataset", "Split", "SplitRow"),
+    "datasets.opening": ("open_dataset",),
     "device": ("resolve_device",),
     "errors": (
         "CharacterError",
@@ -93,7 +95,7 @@ _HOMES = {
     "methods": ("RetargetMethod",),
     "metrics.base": ("UNDEFINED", "Evaluation", "Metric", "MetricValue"),
     "motion": ("Motion",),
-    "plugins": ("catalogue", "create_method", "create_metric", "open_dataset"),
+    "plugins": ("catalogue", "create_method", "create_metric"),
     "registry": ("Column", "DatasetInfo", "FileFormatInfo", "MethodInfo", "MetricInfo"),
     "skeleton": (
         "CANONICAL_JOINTS",

@@ -7,7 +7,7 @@ import json
 import os
 from functools import cache
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar
 
 from retargetbench.discovery import DISABLE_VARIABLE, Catalogue, PluginInfo, load_catalogue, one_line
 from retargetbench.errors import PluginError, RetargetBenchError, UnknownNameError, UsageError
@@ -15,12 +15,11 @@ from retargetbench.hookspecs import GROUP
 from retargetbench.registry import load_target
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
     import torch
 
     from retargetbench.builtin import Kind
-    from retargetbench.datasets.base import Dataset
     from retargetbench.methods import RetargetMethod
     from retargetbench.metrics.base import Metric
     from retargetbench.registry import MethodInfo, MetricInfo
@@ -33,8 +32,6 @@ __all__ = [
     "create_method",
     "create_metric",
     "method_key",
-    "open_dataset",
-    "parse_settings",
 ]
 
 T = TypeVar("T")
@@ -45,34 +42,6 @@ def catalogue() -> Catalogue:
     """Load all plugins, once per process; ``catalogue.cache_clear()`` forgets them, for tests."""
     disabled = {name.strip() for name in os.environ.get(DISABLE_VARIABLE, "").split(",")}
     return load_catalogue(entry_points(group=GROUP), frozenset(disabled))
-
-
-def parse_settings(settings: Iterable[str]) -> dict[str, dict[str, str]]:
-    """Read options as they stand on the command line.
-
-    Args:
-        settings: texts ``method.option=value``.
-
-    Returns:
-        Method → option → text of its value.
-
-    Raises:
-        UsageError: a text has another form, or an option is set twice.
-
-    Example:
-        >>> parse_settings(["copy.root=none"])
-        {'copy': {'root': 'none'}}
-    """
-    found: dict[str, dict[str, str]] = {}
-    for setting in settings:
-        left, equals, value = setting.partition("=")
-        method, dot, option = left.partition(".")
-        if not (equals and dot and method and option):
-            raise UsageError(f"setting {setting!r} must look like method.option=value, for example copy.root=none")
-        if option in found.setdefault(method, {}):
-            raise UsageError(f"option {left} is set twice; give it once")
-        found[method][option] = value
-    return found
 
 
 def create_method(
@@ -110,17 +79,6 @@ def create_metric(info: MetricInfo) -> Metric:
 
     metric_class: type[Metric] = _load(catalogue(), "metric", info, Metric)
     return _make(catalogue(), "metric", info.name, metric_class)
-
-
-def open_dataset(name: str) -> Dataset:
-    """Open a dataset that is known by name.
-
-    Raises:
-        UnknownNameError: there is none of this name.
-        PluginError: it cannot be imported or opened; the message names the plugin.
-    """
-    opener = load_target(catalogue().dataset(name).target)
-    return cast("Dataset", _make(catalogue(), "dataset", name, opener))
 
 
 def method_key(info: MethodInfo, method: RetargetMethod) -> str:
