@@ -75,7 +75,6 @@ class Smoothness(Metric):
       motion jitters, far below it is smeared; a still motion has the lowest values of all.
     - The values grow in proportion with size, the ratios stay. Steady motion does not count: a foot that slides with
       constant speed has acceleration 0.
-    - Jerk of files at 60 fps holds their rounding too: six decimals of a degree are 0.01 m/s³ at the end of an arm.
     - Undefined for clips of fewer than 3 (acceleration) or 4 frames (jerk); ratios also where the source is still. The
       ratios are of means, so they have no values by frame.
 
