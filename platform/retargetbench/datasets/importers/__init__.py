@@ -1,0 +1,1 @@
+"""Importers: each turns files of one layout into a folder dataset."""

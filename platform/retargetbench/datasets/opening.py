@@ -1,0 +1,44 @@
+"""Open a dataset by the folder it lies in or by the name it is registered under."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from retargetbench.datasets.folder import MANIFEST, FolderDataset
+from retargetbench.errors import UnknownNameError, UsageError
+from retargetbench.registry import load_target
+
+if TYPE_CHECKING:
+    from retargetbench.datasets.base import Dataset
+
+
+def open_dataset(spec: str | Path) -> Dataset:
+    """Open a dataset.
+
+    Args:
+        spec: a folder that ``bench data import`` made, or the name of a registered dataset. A folder wins over a name.
+
+    Raises:
+        UsageError: the folder is there but holds no dataset, there is no such folder, or two plugins have the name.
+        UnknownNameError: there is no folder and no registered dataset of this name.
+        DatasetError: the folder's manifest cannot be read.
+        PluginError: the plugin that registers the name cannot be imported.
+    """
+    from retargetbench.plugins import catalogue
+
+    folder = Path(spec)
+    if (folder / MANIFEST).is_file():
+        return FolderDataset(folder)
+    known = catalogue()
+    names = ", ".join(sorted(known.registered.datasets)) or "none registered"
+    is_path = isinstance(spec, Path) or len(folder.parts) != 1 or folder.is_absolute()
+    if is_path or (folder.is_dir() and str(spec) not in known.registered.datasets):
+        reason = f"holds no dataset: it has no {MANIFEST}" if folder.is_dir() else "does not exist"
+        raise UsageError(f"folder {folder} {reason}. Make one with bench data import, or give a name: {names}")
+    try:
+        info = known.dataset(str(spec))
+    except UnknownNameError:
+        note = f"A folder made with bench data import works too, but there is none at {folder.absolute()}"
+        raise UnknownNameError("dataset", str(spec), known.registered.datasets, note=note) from None
+    return cast("Dataset", load_target(info.target)())
