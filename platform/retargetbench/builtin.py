@@ -54,6 +54,7 @@ def register_datasets(register: Callable[[DatasetInfo], None]) -> None:
 
 @hookimpl
 def register_file_formats(register: Callable[[FileFormatInfo], None]) -> None:
-    """Register the file formats that results can be written to."""
-    register(FileFormatInfo(".bvh", "skeleton and motion, text"))
-    register(FileFormatInfo(".glb", "skinned, animated character for Blender and browsers", carries_mesh=True))
+    """Register the file formats that motions are read from and results written to."""
+    save = "retargetbench.formats.export:save_motion"
+    register(FileFormatInfo(".bvh", "skeleton and motion, text", save, "retargetbench.formats.bvh:read_bvh"))
+    register(FileFormatInfo(".glb", "skinned, animated character for Blender and browsers", save, carries_mesh=True))

@@ -9,6 +9,7 @@ it is an error that names both.
 from __future__ import annotations
 
 import re
+import textwrap
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -42,6 +43,7 @@ _HOOKS: dict[str, type[Info]] = {
     "register_file_formats": FileFormatInfo,
 }
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")  # becomes a folder name and the left side of --set name.option=value
+_LONGEST_REASON = 400  # characters
 _SUFFIX = re.compile(r"\.[a-z0-9]+")
 
 
@@ -234,8 +236,13 @@ def _providers(name: str, group: list[EntryPoint]) -> str:
 
 
 def one_line(error: BaseException) -> str:
-    """Reduce an error to the first line of its message; our own errors need no type name."""
-    text = (str(error).strip() or repr(error)).splitlines()[0]
+    """Say an error on one line of bounded length; our own errors need no type name.
+
+    Example:
+        >>> one_line(ValueError("two\\nlines"))
+        'ValueError: two lines'
+    """
+    text = textwrap.shorten(str(error) or "no message", _LONGEST_REASON)
     return text if isinstance(error, RetargetBenchError) else f"{type(error).__name__}: {text}"
 
 
@@ -263,7 +270,8 @@ def _collect(manager: pluggy.PluginManager, name: str, module: object) -> tuple[
             else:
                 call(register=_registrar(offer, hook))
     except BaseException:
-        manager.unregister(module)
+        if manager.is_registered(module):
+            manager.unregister(module)
         raise
     return hooks, offer
 
