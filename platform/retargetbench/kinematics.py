@@ -115,13 +115,24 @@ class Skinner:
     rows: torch.Tensor
 
     @classmethod
-    def from_points(cls, character: Character, points: torch.Tensor, weights: torch.Tensor) -> Skinner:
-        """Make a skinner for bind-space points (P, 3) with dense weights (P, J)."""
+    def from_points(
+        cls,
+        character: Character,
+        points: torch.Tensor,
+        weights: torch.Tensor,
+        *,
+        means: Sequence[torch.Tensor] = (),
+    ) -> Skinner:
+        """Make a skinner for bind-space points (P, 3) with dense weights (P, J).
+
+        Each entry of ``means`` lists indices of points whose posed mean follows as one more point.
+        """
         used = (weights != 0).any(0)
         used[0] = True
         joints = used.nonzero()[:, 0]
         homogeneous = torch.cat([points, torch.ones_like(points[:, :1])], -1)
         rows = (weights[:, joints, None] * homogeneous[:, None, :]).reshape(len(points), -1)
+        rows = torch.cat([rows, *(rows[chosen].mean(0, keepdim=True) for chosen in means)])
         if len(joints) >= SPARSE_FROM_JOINTS:
             with warnings.catch_warnings():
                 # torch calls its CSR layout beta; the product used here is compared with a slow loop in the tests.
