@@ -7,20 +7,26 @@ to be stitched. Lengths are fractions of the stature, so a row reads like a tabl
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from scipy.interpolate import PchipInterpolator
 
 from retargetbench.character import Character
-from retargetbench.skeleton import CANONICAL_JOINTS, CANONICAL_PARENTS, canonical_index, canonical_skeleton
+from retargetbench.datasets.capsule_tubes import (
+    Profile,
+    Tube,
+    around,
+    chain_weights,
+    close_rings,
+    spread,
+    straight_tube,
+)
+from retargetbench.skeleton import CANONICAL_PARENTS, canonical_index, canonical_skeleton
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
     Array = NDArray[np.float64]
@@ -41,6 +47,10 @@ class Build:
     """Sole to crown, metres."""
     hips: float = 0.53
     """Height of the hips joint."""
+    ankle: float = 0.045
+    """Height of the ankle."""
+    neck: float = 0.05
+    """Neck joint to head joint."""
     head: float = 0.125
     """Head joint to crown."""
     head_radius: float = 0.045
@@ -48,7 +58,7 @@ class Build:
     shoulders: float = 0.105
     """Half the distance between the upper arm joints."""
     pelvis: float = 0.052
-    """Half the distance between the thigh joints."""
+    """Half the distance between the thigh joints, which are half of it below the hips joint."""
     arm: float = 0.315
     """Upper arm joint to wrist."""
     hand: float = 0.095
@@ -65,6 +75,16 @@ class Build:
     """Half width, and depth in front of the spine, at the belly."""
     segments: int = 18
     """Vertices around the trunk; limbs have 3/5 of them."""
+
+    def in_metres(self) -> Build:
+        """Return the same measures in metres."""
+        scaled: dict[str, Any] = {}
+        for measure in fields(self):
+            value = getattr(self, measure.name)
+            if measure.name not in ("name", "stature", "segments"):
+                value = tuple(self.stature * v for v in value) if isinstance(value, tuple) else self.stature * value
+            scaled[measure.name] = value
+        return Build(**scaled)
 
 
 BUILDS: tuple[Build, ...] = (
@@ -94,87 +114,80 @@ BUILDS: tuple[Build, ...] = (
 
 
 class Body:
-    """A body of the dataset: measures, joints, trunk surface and, on demand, the skinned character."""
+    """A body of the dataset: measures in metres, joints, trunk surface and, on demand, the skinned character."""
 
     def __init__(self, build: Build) -> None:
-        self.build = build
+        self.measures = build.in_metres()
 
     @cached_property
     def joints(self) -> Array:
         """Rest positions of the 22 canonical joints, (22, 3) metres; T-pose, soles at y = 0, facing +Z."""
-        b = self.build
-        neck = 1 - b.head - 0.05
-        trunk = neck - b.hips
+        m = self.measures
+        chin = m.stature - m.head
+        neck = chin - m.neck
+        trunk = neck - m.hips
         at: dict[str, tuple[float, float, float]] = {
-            "Hips": (0, b.hips, 0),
-            "Spine": (0, b.hips + 0.15 * trunk, 0),
-            "Spine1": (0, b.hips + 0.35 * trunk, 0),
-            "Spine2": (0, b.hips + 0.6 * trunk, 0),
+            "Hips": (0, m.hips, 0),
+            "Spine": (0, m.hips + 0.15 * trunk, 0),
+            "Spine1": (0, m.hips + 0.35 * trunk, 0),
+            "Spine2": (0, m.hips + 0.6 * trunk, 0),
             "Neck": (0, neck, 0),
-            "Head": (0, 1 - b.head, 0),
+            "Head": (0, chin, 0),
         }
-        thigh, ankle, wrist_height = b.hips - 0.025, 0.045, neck - 0.02
+        hip, arm = m.hips - 0.5 * m.pelvis, neck - 0.4 * m.neck
         for side, sign in (("Left", 1), ("Right", -1)):
-            leg, shoulder = sign * b.pelvis, sign * b.shoulders
-            at[side + "UpLeg"] = (leg, thigh, 0)
-            at[side + "Leg"] = (leg, ankle + 0.49 * (thigh - ankle), 0)
-            at[side + "Foot"] = (leg, ankle, 0)
-            at[side + "ToeBase"] = (leg, 0.012, b.foot)
-            at[side + "Shoulder"] = (0.35 * shoulder, wrist_height, 0)
-            at[side + "Arm"] = (shoulder, wrist_height, 0)
-            at[side + "ForeArm"] = (shoulder + sign * 0.52 * b.arm, wrist_height, 0)
-            at[side + "Hand"] = (shoulder + sign * b.arm, wrist_height, 0)
+            leg, shoulder = sign * m.pelvis, sign * m.shoulders
+            at[side + "UpLeg"] = (leg, hip, 0)
+            at[side + "Leg"] = (leg, m.ankle + 0.49 * (hip - m.ankle), 0)
+            at[side + "Foot"] = (leg, m.ankle, 0)
+            at[side + "ToeBase"] = (leg, 0.27 * m.ankle, m.foot)
+            at[side + "Shoulder"] = (0.35 * shoulder, arm, 0)
+            at[side + "Arm"] = (shoulder, arm, 0)
+            at[side + "ForeArm"] = (shoulder + sign * 0.52 * m.arm, arm, 0)
+            at[side + "Hand"] = (shoulder + sign * m.arm, arm, 0)
         rest = np.zeros((22, 3))
         for name, position in at.items():
             rest[canonical_index(name)] = position
-        return rest * b.stature
+        return rest
 
-    @cached_property
-    def offsets(self) -> Array:
-        """Rest offsets to the parents, (22, 3) metres; row 0 is the rest position of the hips."""
-        parents = np.maximum(CANONICAL_PARENTS, 0)
-        return np.concatenate([self.joints[:1], self.joints[1:] - self.joints[parents[1:]]])
+    def joint(self, name: str) -> Array:
+        """Return the rest position of a canonical joint, (3,) metres."""
+        return np.asarray(self.joints[canonical_index(name)])
 
     @cached_property
     def trunk(self) -> Trunk:
         """The surface of trunk, neck and head."""
-        return Trunk(self.build, self.joints)
-
-    @property
-    def palm_thickness(self) -> float:
-        """Distance of the palm's surface from the hand's bone, metres."""
-        return 0.42 * self.build.arm_radius * self.build.stature
+        return Trunk(self.measures, self.joints)
 
     def palm(self, side: str) -> Array:
         """Return the middle of the palm relative to the wrist in the rest pose, (3,) metres; palms face down."""
         sign = 1.0 if side == "Left" else -1.0
-        return np.array([sign * 0.45 * self.build.hand * self.build.stature, -self.palm_thickness, 0.0])
+        return np.array([sign * 0.45 * self.measures.hand, -0.42 * self.measures.arm_radius, 0.0])
 
     def thigh_front(self, share: float) -> tuple[Array, Array]:
         """Return the point on the front of the left thigh, ``share`` of the way from knee to hip, and its normal."""
-        knee, hip = (self.joints[canonical_index(name)] for name in ("LeftLeg", "LeftUpLeg"))
-        point = knee + share * (hip - knee)
-        profile = self._leg_profile() * self.build.stature
-        depth, above = (float(_interpolate(profile, np.array(point[1] + step))[1]) for step in (0.0, 1e-4))
+        point = (1 - share) * self.joint("LeftLeg") + share * self.joint("LeftUpLeg")
+        depth, above = (float(self._leg_profile(np.array(point[1] + step))[1]) for step in (0.0, 1e-4))
         normal = np.array([0.0, -(above - depth) / 1e-4, 1.0])
-        return point + [0.0, 0.0, depth], normal / np.linalg.norm(normal)
+        return point + np.array([0.0, 0.0, depth]), normal / np.linalg.norm(normal)
 
     @cached_property
     def character(self) -> Character:
         """The skinned character, float32."""
         left = [self._arm(), self._leg(), self._foot()]
-        parts = [self.trunk.tube(self.build.segments), *left, *(part.mirrored() for part in left)]
-        firsts = np.cumsum([0, *(len(part.vertices) for part in parts)])
+        parts = [self.trunk.tube(self.measures.segments), *left, *(part.mirrored() for part in left)]
+        firsts = np.cumsum([0, *(len(part.vertices) for part in parts[:-1])])
         vertices = np.concatenate([part.vertices for part in parts]).round(_DECIMALS)
-        faces = np.concatenate([part.faces + first for part, first in zip(parts, firsts, strict=False)])
+        faces = np.concatenate([part.faces + first for part, first in zip(parts, firsts, strict=True)])
         joints, weights = _strongest(np.concatenate([part.weights for part in parts]), 4)
-        offsets = torch.from_numpy(self.offsets.round(_DECIMALS))
-        rest = canonical_skeleton(offsets).rest_positions
+        parents = np.maximum(CANONICAL_PARENTS, 0)
+        offsets = np.concatenate([self.joints[:1], self.joints[1:] - self.joints[parents[1:]]])
+        skeleton = canonical_skeleton(torch.from_numpy(offsets.round(_DECIMALS)))
         inverse_bind = torch.eye(4, dtype=torch.float64).repeat(22, 1, 1)
-        inverse_bind[:, :3, 3] = -rest
+        inverse_bind[:, :3, 3] = -skeleton.rest_positions
         return Character(
-            name=self.build.name,
-            skeleton=canonical_skeleton(offsets.float()),
+            name=self.measures.name,
+            skeleton=skeleton.to(dtype=torch.float32),
             bind_vertices=torch.from_numpy(vertices).float(),
             inverse_bind=inverse_bind.float(),
             faces=torch.from_numpy(faces),
@@ -184,265 +197,158 @@ class Body:
         )
 
     def _arm(self) -> Tube:
-        """Left clavicle, arm and hand: a tube along +X."""
-        b, r = self.build, self.build.arm_radius
+        """Left clavicle, arm and hand, along +X; the palm is the flat lower side."""
+        m, r = self.measures, self.measures.arm_radius
         chain = ("LeftShoulder", "LeftArm", "LeftForeArm", "LeftHand")
-        start, shoulder, elbow, wrist = (self.joints[canonical_index(name), 0] / b.stature for name in chain)
-        tip = wrist + b.hand
-        # along the arm: position, half thickness (y), half width (z)
-        profile = np.array([
+        start, shoulder, elbow, wrist = (float(self.joint(name)[0]) for name in chain)
+        tip = wrist + m.hand
+        # position along the arm, half thickness (y), half width (z)
+        profile = Profile(np.array([
             (start, 0.55 * r, 0.7 * r),
             (shoulder, 1.1 * r, 1.1 * r),
             (shoulder + 0.3 * (elbow - shoulder), r, r),
             (elbow, 0.85 * r, 0.85 * r),
             (elbow + 0.3 * (wrist - elbow), 0.85 * r, 0.85 * r),
             (wrist, 0.55 * r, 0.65 * r),
-            (wrist + 0.3 * b.hand, 0.42 * r, 1.15 * r),
-            (wrist + 0.7 * b.hand, 0.38 * r, 1.1 * r),
+            (wrist + 0.3 * m.hand, 0.42 * r, 1.15 * r),
+            (wrist + 0.7 * m.hand, 0.38 * r, 1.1 * r),
             (tip, 0.2 * r, 0.65 * r),
-        ])  # fmt: skip
-        s = _spread([start, shoulder, elbow, wrist, tip], [2, 6, 5, 4])
-        thickness, width = _interpolate(profile, s).T
-        angles = _angles(3 * b.segments // 5)
-        rings = np.stack(
-            np.broadcast_arrays(
-                s[:, None],
-                self.joints[canonical_index("LeftArm"), 1] / b.stature + thickness[:, None] * np.cos(angles),
-                width[:, None] * np.sin(angles),
-            ),
-            -1,
+        ]))  # fmt: skip
+        stations = spread([start, shoulder, elbow, wrist, tip], [2, 6, 5, 4])
+        vertices, faces = straight_tube(
+            self.joint("LeftArm"), (0, 1, 2), stations, profile(stations), (start - 0.4 * r, tip + 0.3 * r), self._limb
         )
-        tube = _closed_tube(rings * b.stature, _pole(rings, 0, -0.4 * r), _pole(rings, -1, 0.3 * r), b.stature)
-        weights = _chain_weights(tube[0][:, 0], chain, self.joints[:, 0], np.array([1.0, 0.9, 0.7]) * r * b.stature)
-        return Tube(*tube, weights)
+        blends = np.array([1.0, 0.9, 0.7]) * r
+        return Tube(vertices, faces, chain_weights(vertices[:, 0], chain, self.joints[:, 0], blends))
 
     def _leg(self) -> Tube:
-        """Left leg without the foot: a tube along -Y."""
-        b, r = self.build, self.build.leg_radius
+        """Left leg without the foot, along -Y; its ends are hidden in trunk and foot."""
+        r = self.measures.leg_radius
         chain = ("Hips", "LeftUpLeg", "LeftLeg", "LeftFoot")
-        hip, knee, ankle = (self.joints[canonical_index(name), 1] / b.stature for name in chain[1:])
-        profile = self._leg_profile()
-        y = _spread([float(profile[-1, 0]), hip, knee, ankle, float(profile[0, 0])], [1, 5, 5, 1])
-        half_x, half_z = _interpolate(profile, y).T
-        angles = _angles(3 * b.segments // 5)
-        rings = np.stack(
-            np.broadcast_arrays(
-                b.pelvis + half_x[:, None] * np.cos(angles),
-                y[:, None],
-                half_z[:, None] * np.sin(angles),
-            ),
-            -1,
+        hip, knee, ankle = (float(self.joint(name)[1]) for name in chain[1:])
+        profile = self._leg_profile
+        stations = spread([profile.end, hip, knee, ankle, profile.start], [1, 5, 5, 1])
+        tips = (profile.end + 0.3 * r, profile.start - 0.1 * r)
+        vertices, faces = straight_tube(
+            self.joint("LeftUpLeg"), (1, 0, 2), stations, profile(stations), tips, self._limb
         )
-        tube = _closed_tube(
-            rings * b.stature, _pole(rings, 0, 0.3 * r, axis=1), _pole(rings, -1, -0.1 * r, axis=1), b.stature
-        )
-        # Along -Y, so that the chain runs upward in the coordinate that the weights see.
-        weights = _chain_weights(-tube[0][:, 1], chain, -self.joints[:, 1], np.array([0.6, 0.9, 0.4]) * r * b.stature)
-        return Tube(*tube, weights)
+        blends = np.array([0.6, 0.9, 0.4]) * r
+        return Tube(vertices, faces, chain_weights(-vertices[:, 1], chain, -self.joints[:, 1], blends))
 
-    def _leg_profile(self) -> Array:
-        """Return rows of height, half width (x) and half depth (z) of the leg, from below, in statures."""
-        b, r = self.build, self.build.leg_radius
-        hip, knee, ankle = (
-            self.joints[canonical_index(name), 1] / b.stature for name in ("LeftUpLeg", "LeftLeg", "LeftFoot")
-        )
-        return np.array([
+    @cached_property
+    def _leg_profile(self) -> Profile:
+        """Half width (x) and half depth (z) of the leg by height."""
+        r = self.measures.leg_radius
+        hip, knee, ankle = (float(self.joint(name)[1]) for name in ("LeftUpLeg", "LeftLeg", "LeftFoot"))
+        return Profile(np.array([
             (ankle - 0.3 * r, 0.45 * r, 0.5 * r),
             (ankle, 0.47 * r, 0.55 * r),
             (ankle + 0.65 * (knee - ankle), 0.72 * r, 0.78 * r),
             (knee, 0.72 * r, 0.72 * r),
             (knee + 0.7 * (hip - knee), r, r),
             (hip + 0.5 * r, 0.75 * r, 0.75 * r),
-        ])  # fmt: skip
+        ]))  # fmt: skip
 
     def _foot(self) -> Tube:
-        """Left foot: a tube along +Z with a flat sole at y = 0."""
-        b = self.build
-        heel, ball, tip = -0.35 * b.foot, b.foot, 1.45 * b.foot
-        width = 0.62 * b.leg_radius
-        profile = np.array([
-            (heel, 0.7 * width, 0.045),
-            (0.0, 0.85 * width, 0.062),
-            (0.6 * ball, width, 0.042),
-            (ball, 1.1 * width, 0.026),
-            (tip, 0.7 * width, 0.014),
-        ])  # fmt: skip
-        z = _spread([heel, 0.0, ball, tip], [2, 4, 2])
-        half_x, top = _interpolate(profile, z).T
-        angles = _angles(b.segments // 2)
-        rings = np.stack(
-            np.broadcast_arrays(
-                b.pelvis + half_x[:, None] * np.cos(angles),
-                top[:, None] * np.maximum(np.sin(angles), 0.0),
-                z[:, None],
-            ),
-            -1,
+        """Left foot, along +Z, with a flat sole at y = 0."""
+        m, width = self.measures, 0.62 * self.measures.leg_radius
+        heel, tip = -0.35 * m.foot, 1.45 * m.foot
+        # position along the foot, half width, height of the instep
+        profile = Profile(np.array([
+            (heel, 0.7 * width, 1.0 * m.ankle),
+            (0.0, 0.85 * width, 1.35 * m.ankle),
+            (0.6 * m.foot, width, 0.95 * m.ankle),
+            (m.foot, 1.1 * width, 0.6 * m.ankle),
+            (tip, 0.7 * width, 0.3 * m.ankle),
+        ]))  # fmt: skip
+        stations = spread([heel, 0.0, m.foot, tip], [2, 4, 2])
+        tips = (heel - 0.12 * m.foot, tip + 0.12 * m.foot)
+        vertices, faces = straight_tube(
+            np.array([m.pelvis, 0.0, 0.0]), (2, 0, 1), stations, profile(stations), tips, self._limb, flat=True
         )
-        tube = _closed_tube(
-            rings * b.stature,
-            _pole(rings, 0, -0.12 * b.foot, axis=2),
-            _pole(rings, -1, 0.12 * b.foot, axis=2),
-            b.stature,
+        blends = np.array([0.25 * m.foot])
+        return Tube(
+            vertices, faces, chain_weights(vertices[:, 2], ("LeftFoot", "LeftToeBase"), self.joints[:, 2], blends)
         )
-        weights = _chain_weights(
-            tube[0][:, 2], ("LeftFoot", "LeftToeBase"), self.joints[:, 2], np.array([0.25 * b.foot * b.stature])
-        )
-        return Tube(*tube, weights)
+
+    @property
+    def _limb(self) -> int:
+        """Vertices around a limb."""
+        return 3 * self.measures.segments // 5
 
 
 class Trunk:
-    """The surface of trunk, neck and head: ellipses stacked along Y, rounder in front than behind."""
+    """The surface of trunk, neck and head: ellipses stacked along Y, with a depth of their own in front and behind.
 
-    def __init__(self, build: Build, joints: Array) -> None:
-        b = build
-        self._stature = b.stature
-        self._heights = joints[[canonical_index(name) for name in TRUNK_JOINTS], 1]
-        neck, chin = (float(y) / b.stature for y in self._heights[4:])
-        trunk, middle = neck - b.hips, 1 - 0.5 * b.head
-        (chest, chest_depth), (belly, belly_depth) = b.chest, b.belly
-        hip = b.pelvis + 0.85 * b.leg_radius
-        neck_radius = 0.55 * b.head_radius + 0.008
-        crotch = b.hips - 0.025 - b.leg_radius
+    Args:
+        measures: in metres.
+        joints: rest positions, (22, 3) metres.
+    """
+
+    def __init__(self, measures: Build, joints: Array) -> None:
+        m = measures
+        self._heights = joints[:, 1]
+        neck, chin = (float(self._heights[canonical_index(name)]) for name in ("Neck", "Head"))
+        trunk, middle = neck - m.hips, m.stature - 0.5 * m.head
+        (chest, chest_depth), (belly, belly_depth) = m.chest, m.belly
+        hip = m.pelvis + 0.85 * m.leg_radius
+        throat = 0.55 * m.head_radius + 0.16 * m.neck
+        hip_joint = m.hips - 0.5 * m.pelvis
+        crotch = hip_joint - m.leg_radius
         # height, half width, depth in front, depth behind
-        profile = [
-            (crotch, 0.35 * hip, 0.35 * b.leg_radius, 0.5 * b.leg_radius),
-            (b.hips - 0.025, hip, 0.5 * (belly_depth + b.leg_radius), 1.3 * b.leg_radius),
-            (b.hips + 0.22 * trunk, belly, belly_depth, 0.8 * chest_depth),
-            (b.hips + 0.66 * trunk, chest, chest_depth, chest_depth),
-            (neck - 0.02, 0.8 * b.shoulders, 0.75 * chest_depth, 0.75 * chest_depth),
-            (neck + 0.012, 1.3 * neck_radius, 1.1 * neck_radius, 1.2 * neck_radius),
-            (0.5 * (neck + chin), neck_radius, neck_radius, neck_radius),
-            (chin, 0.75 * b.head_radius, 0.9 * b.head_radius, 0.8 * b.head_radius),
+        rows = [
+            (crotch, 0.35 * hip, 0.35 * m.leg_radius, 0.5 * m.leg_radius),
+            (hip_joint, hip, 0.5 * (belly_depth + m.leg_radius), 1.3 * m.leg_radius),
+            (m.hips + 0.22 * trunk, belly, belly_depth, 0.8 * chest_depth),
+            (m.hips + 0.66 * trunk, chest, chest_depth, chest_depth),
+            (neck - 0.4 * m.neck, 0.8 * m.shoulders, 0.75 * chest_depth, 0.75 * chest_depth),
+            (neck + 0.24 * m.neck, 1.3 * throat, 1.1 * throat, 1.2 * throat),
+            (0.5 * (neck + chin), throat, throat, throat),
+            (chin, 0.75 * m.head_radius, 0.9 * m.head_radius, 0.8 * m.head_radius),
         ]
         for up in (0.0, 0.4, 0.7, 0.9, 0.97):
-            radius = b.head_radius * np.sqrt(1 - up**2)
-            profile.append((middle + 0.5 * up * b.head, radius, 1.15 * radius, 1.15 * radius))
-        self._profile = np.array(profile) * b.stature
-        stops = [crotch, b.hips, neck, chin, middle, float(profile[-1][0])]
-        self._rings = _spread(stops, [4, 12, 2, 2, 4]) * b.stature
-        widths = np.diff(self._heights)
-        self._blends = 0.7 * np.minimum(widths, np.append(widths[1:], widths[-1]))
+            radius = m.head_radius * np.sqrt(1 - up**2)
+            rows.append((middle + 0.5 * up * m.head, radius, 1.15 * radius, 1.15 * radius))
+        self.half_axes = Profile(np.array(rows))
+        """Half width, depth in front and depth behind at heights (...), (..., 3) metres."""
+        self._stations = spread([crotch, m.hips, neck, chin, middle, self.half_axes.end], [4, 12, 2, 2, 4])
+        self._tips = np.array([[0.0, crotch - 0.2 * m.leg_radius, 0.0], [0.0, m.stature, 0.0]])
+        bones = np.diff(self._heights[[canonical_index(name) for name in TRUNK_JOINTS]])
+        self._blends = 0.7 * np.minimum(bones, np.append(bones[1:], bones[-1]))
 
-    def half_axes(self, y: Array) -> Array:
-        """Return half width, depth in front and depth behind at heights y, (..., 3) metres."""
-        return _interpolate(self._profile, y)
-
-    def surface(self, y: Array, azimuth: Array) -> Array:
+    def surface(self, height: Array | float, azimuth: Array | float) -> Array:
         """Return surface points, (..., 3) metres, by height and azimuth (0 in front, positive to the left), radians."""
-        width, front, back = np.moveaxis(self.half_axes(y), -1, 0)
+        width, front, back = np.moveaxis(self.half_axes(np.asarray(height)), -1, 0)
         depth = np.where(np.cos(azimuth) >= 0, front, back)
-        return np.stack(np.broadcast_arrays(width * np.sin(azimuth), y, depth * np.cos(azimuth)), -1)
+        return np.stack(np.broadcast_arrays(width * np.sin(azimuth), height, depth * np.cos(azimuth)), -1)
 
-    def normal(self, y: float, azimuth: float) -> Array:
-        """Return the outward unit normal of the surface, (3,)."""
+    def normal(self, height: float, azimuth: float) -> Array:
+        """Return the outward unit normal of the surface, (3,), by central differences."""
         step = 1e-4
-        along = self.surface(np.array(y + step), np.array(azimuth)) - self.surface(
-            np.array(y - step), np.array(azimuth)
-        )
-        around = self.surface(np.array(y), np.array(azimuth + step)) - self.surface(
-            np.array(y), np.array(azimuth - step)
-        )
-        normal = np.cross(along, around)
+        up = self.surface(height + step, azimuth) - self.surface(height - step, azimuth)
+        left = self.surface(height, azimuth + step) - self.surface(height, azimuth - step)
+        normal = np.cross(up, left)
         return np.asarray(normal / np.linalg.norm(normal))
 
-    def weights(self, y: Array) -> Array:
-        """Return the skin weights at heights y, (N, 22)."""
-        return _partition(np.asarray(y), TRUNK_JOINTS, self._heights[1:], self._blends)
+    def weights(self, height: Array) -> Array:
+        """Return the skin weights at heights (N,), (N, 22)."""
+        return chain_weights(height, TRUNK_JOINTS, self._heights, self._blends)
 
     def clearance(self, points: Array) -> Array:
         """Return how far points (..., 3) are outside the surface, metres, from the axis outward; negative inside."""
-        width, front, back = np.moveaxis(self.half_axes(points[..., 1]), -1, 0)
+        height = points[..., 1]
+        width, front, back = np.moveaxis(self.half_axes(height), -1, 0)
         depth = np.where(points[..., 2] >= 0, front, back)
         level = np.hypot(points[..., 0] / width, points[..., 2] / depth)
-        beside = (points[..., 1] < self._profile[0, 0]) | (points[..., 1] > self._profile[-1, 0])
         radius = np.hypot(points[..., 0], points[..., 2])
+        beside = (height < self.half_axes.start) | (height > self.half_axes.end)
         return np.where(beside, np.inf, radius * (1 - 1 / np.maximum(level, 1e-9)))
 
     def tube(self, segments: int) -> Tube:
         """Return the surface as a closed tube with ``segments`` vertices around."""
-        rings = self.surface(self._rings[:, None], _angles(segments)[None])
-        bottom = np.array([0.0, self._rings[0] - 0.01 * self._stature, 0.0])
-        crown = np.array([0.0, self._stature, 0.0])
-        vertices, faces = _closed_tube(rings, bottom, crown, 1.0)
+        rings = self.surface(self._stations[:, None], around(segments)[None])
+        vertices, faces = close_rings(rings, *self._tips)
         return Tube(vertices, faces, self.weights(vertices[:, 1]))
-
-
-@dataclass(frozen=True, eq=False)
-class Tube:
-    """A closed surface with skin weights: vertices (V, 3) metres, faces (F, 3), weights (V, 22)."""
-
-    vertices: Array
-    faces: NDArray[np.int64]
-    weights: Array
-
-    def mirrored(self) -> Tube:
-        """Return the other side: x negated, faces turned over, left joints swapped for right ones."""
-        swap = [canonical_index(_other_side(k)) for k in range(22)]
-        return Tube(self.vertices * [-1.0, 1.0, 1.0], self.faces[:, ::-1], self.weights[:, swap])
-
-
-def _other_side(joint: int) -> str:
-    name = CANONICAL_JOINTS[joint]
-    if name.startswith("Left"):
-        return "Right" + name[4:]
-    return "Left" + name[5:] if name.startswith("Right") else name
-
-
-def _angles(count: int) -> Array:
-    return np.arange(count) * (2 * np.pi / count)
-
-
-def _spread(stops: Sequence[float], counts: Sequence[int]) -> Array:
-    """Return the stops with each gap divided into so many equal steps."""
-    pieces = [np.linspace(a, b, n, endpoint=False) for a, b, n in zip(stops, stops[1:], counts, strict=False)]
-    return np.append(np.concatenate(pieces), stops[-1])
-
-
-def _interpolate(profile: Array, at: Array) -> Array:
-    """Interpolate rows (position, values…) without overshoot; constant beyond both ends."""
-    curve = PchipInterpolator(profile[:, 0], profile[:, 1:])
-    return np.asarray(curve(np.clip(at, profile[0, 0], profile[-1, 0])))
-
-
-def _pole(rings: Array, ring: int, beyond: float, axis: int = 0) -> Array:
-    """Return the point that closes a tube: the middle of its first or last ring, moved outward along an axis."""
-    middle = rings[ring].mean(0)
-    middle[axis] += beyond
-    return np.asarray(middle)
-
-
-def _closed_tube(rings: Array, start: Array, end: Array, scale: float) -> tuple[Array, NDArray[np.int64]]:
-    """Join rings (R, S, 3), which run counter-clockwise seen from the end, and close both ends with a pole."""
-    count, around = rings.shape[:2]
-    vertices = np.concatenate([rings.reshape(-1, 3), [start * scale, end * scale]])
-    this = np.arange(count * around).reshape(count, around)
-    nxt = np.roll(this, -1, axis=1)
-    a, b, c, d = this[:-1], nxt[:-1], nxt[1:], this[1:]
-    first, last = count * around, count * around + 1
-    faces = [
-        np.stack([a, b, c], -1).reshape(-1, 3),
-        np.stack([a, c, d], -1).reshape(-1, 3),
-        np.stack(np.broadcast_arrays(first, nxt[0], this[0]), -1),
-        np.stack(np.broadcast_arrays(last, this[-1], nxt[-1]), -1),
-    ]
-    return vertices, np.concatenate(faces)
-
-
-def _partition(at: Array, chain: Sequence[str], borders: Array, blends: Array) -> Array:
-    """Return weights (N, 22) of a chain of joints; ``chain[i + 1]`` takes over at ``borders[i]`` ± ``blends[i]``."""
-    share = np.clip((at[:, None] - borders) / (2 * blends) + 0.5, 0.0, 1.0)
-    beyond = share**2 * (3 - 2 * share)
-    reach = np.concatenate([np.ones((len(at), 1)), np.cumprod(beyond, axis=1)], axis=1)
-    leave = np.concatenate([1 - beyond, np.ones((len(at), 1))], axis=1)
-    weights = np.zeros((len(at), 22))
-    weights[:, [canonical_index(name) for name in chain]] = reach * leave
-    return weights
-
-
-def _chain_weights(at: Array, chain: Sequence[str], joints: Array, blends: Array) -> Array:
-    """Return weights (N, 22) of a limb whose joints lie at ``joints`` (22,) along the limb's axis."""
-    borders = np.array([joints[canonical_index(name)] for name in chain[1:]])
-    return _partition(at, chain, borders, blends)
 
 
 def _strongest(weights: Array, count: int) -> tuple[NDArray[np.int64], Array]:

@@ -36,6 +36,11 @@ class Hand:
     """``hang``: arm forward, degrees. ``wave``: forearm outward of upright, degrees. ``chest``: above the middle of
     the chest, in arm radii."""
 
+    @property
+    def pose(self) -> tuple[Touch, float, float]:
+        """What the hand does, whenever it does it."""
+        return self.touch, self.gap, self.swing
+
 
 @dataclass(frozen=True)
 class Step:
