@@ -240,6 +240,13 @@ def test_error_is_one_line_with_line_number_and_value(
             b"HIERARCHY ROOT r\n{ OFFSET 0 0 0 " + b"".join(b"JOINT j%d\n{ OFFSET 0 0 0 " % j for j in range(100_000)),
             id="100000 nested joints",
         ),
+        pytest.param(
+            b"HIERARCHY ROOT r\n{ OFFSET 0 0 0 CHANNELS 1 Xrotation "
+            + b"".join(b"JOINT j%d\n{ OFFSET 0 0 0 } " % j for j in range(4000))
+            + b"} MOTION Frames: 500000 Frame Time: 0.01\n"
+            + b"0 " * 500_000,
+            id="4000 joints without channels in 500000 frames",
+        ),
         pytest.param(b"HIERARCHY ROOT a " + b"x" * 10_000_000, id="a name of 10 MB"),
         pytest.param(PLAIN.replace("1.5 92.0", "1" * 5_000_000).encode(), id="a number of 5 MB"),
     ],

@@ -15,11 +15,11 @@ from retargetbench.formats._files import shown
 if TYPE_CHECKING:
     from os import PathLike
 
-    from retargetbench.formats._euler import Array
+    from retargetbench.formats._rotations import Array
 
 MAX_JOINTS = 4096
 MAX_VALUES = 8_000_000
-"""Ten minutes at 60 fps of a rig with 70 joints; read within about 3 s and 500 MB."""
+"""Angles that are accepted: ten minutes at 60 fps of a rig with 70 joints."""
 
 CHANNELS = ("Xposition", "Yposition", "Zposition", "Xrotation", "Yrotation", "Zrotation")
 
@@ -119,7 +119,7 @@ def parse_bvh(path: str | PathLike[str], data: bytes) -> BvhText:
     match = _MOTION_HEADER.match(data, scanner.position)
     if match is None:
         scanner.fail("MOTION must be followed by 'Frames: <count>' and 'Frame Time: <seconds>'")
-    frames = _frame_count(scanner, match, width)
+    frames = _frame_count(scanner, match, width, len(joints))
     frame_time = _find_number(match.group(2))
     if frame_time is None or not 0.001 <= frame_time <= 1.0:
         scanner.fail(f"Frame Time must be 0.001 to 1 seconds, got {shown(match.group(2))}", match.start(2))
@@ -240,7 +240,7 @@ class _HierarchyParser:
         joint.channels = tuple(names)
 
 
-def _frame_count(scanner: _Scanner, match: re.Match[bytes], width: int) -> int:
+def _frame_count(scanner: _Scanner, match: re.Match[bytes], width: int, joint_count: int) -> int:
     """Return the number of frames after checking that the file can hold them and we accept them."""
     text = match.group(1)
     frames = int(text) if text.isdigit() and len(text) < 16 else 0
@@ -254,8 +254,14 @@ def _frame_count(scanner: _Scanner, match: re.Match[bytes], width: int) -> int:
             f"for at most {room}; it is cut off or the count is wrong",
             match.start(1),
         )
-    if frames * width > MAX_VALUES:
-        scanner.fail(f"{frames} frames x {width} channels; accepted are {MAX_VALUES} values", match.start(1))
+    # Joints without channels take no room in the file, but in memory.
+    frame_size = max(width, 3 * joint_count)
+    if frames * frame_size > MAX_VALUES:
+        scanner.fail(
+            f"{frames} frames of {joint_count} joints are more than the {MAX_VALUES // frame_size} that are accepted "
+            f"for such a rig; cut the file into clips",
+            match.start(1),
+        )
     return frames
 
 

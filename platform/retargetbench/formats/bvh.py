@@ -10,15 +10,15 @@ import numpy as np
 
 from retargetbench.errors import CharacterError, UsageError
 from retargetbench.formats._bvh_text import parse_bvh
-from retargetbench.formats._euler import ORDERS, euler_to_quaternion, hemisphere_continuous, quaternion_to_euler
 from retargetbench.formats._files import read_limited, write_atomically
+from retargetbench.formats._rotations import ORDERS, euler_to_quaternion, hemisphere_continuous, quaternion_to_euler
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from os import PathLike
 
     from retargetbench.formats._bvh_text import BvhText
-    from retargetbench.formats._euler import Array
+    from retargetbench.formats._rotations import Array
 
 MAX_FILE_BYTES = 128 << 20
 """Larger files are refused."""
