@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 
 _BARYCENTRIC_SLACK = 1e-9  # a ray through a shared edge must not slip between the two faces by rounding
-_PARALLEL = 1e-12  # |cos| between ray and face normal below which the face is seen edge-on and cannot be hit
+_FLAT = 1e-12  # seen edge-on or without area: determinant over the lengths of ray and edges is rounding below this
 _FACES_PER_CHUNK = 65_536
 _CANCELLED = 1e-6  # normals that cancel to this share of their size, as on two-sided cloth, say nothing
 
@@ -65,8 +65,8 @@ def _cast_chunk(origins: torch.Tensor, directions: torch.Tensor, corners: torch.
     normal = torch.linalg.cross(first_edge, second_edge)
     moment = torch.linalg.cross(origins, directions)
     determinant = -directions @ normal.T
-    size = directions.norm(dim=-1)[:, None] * normal.norm(dim=-1)
-    inverse = torch.where(determinant.abs() > _PARALLEL * size, 1 / determinant, torch.nan)
+    size = directions.norm(dim=-1)[:, None] * (first_edge.norm(dim=-1) * second_edge.norm(dim=-1))
+    inverse = torch.where(determinant.abs() > _FLAT * size, 1 / determinant, torch.nan)
     along_first = (moment @ second_edge.T + directions @ torch.linalg.cross(a, second_edge).T) * inverse
     along_second = -(moment @ first_edge.T + directions @ torch.linalg.cross(a, first_edge).T) * inverse
     distance = (origins @ normal.T - (a * normal).sum(-1)) * inverse
