@@ -45,6 +45,8 @@ differently for other batch sizes; 1 mm is far below what any metric sees."""
 UNIT_TOLERANCE = 1e-4
 """How far quaternions may be from unit length: float32 after a few hundred products."""
 
+_HAS_TORCH = 3  # an exit code that Python does not use itself
+
 
 @dataclass(frozen=True)
 class CheckResult:
@@ -111,10 +113,10 @@ def check_method(method: str | MethodFactory, *, device: str = "cpu") -> Conform
 
 def _check_light(module: str) -> CheckResult:
     """Whether a plugin's hooks can be read without importing torch."""
-    code = f"import sys; import {module.partition(':')[0]}; sys.exit('torch' in sys.modules)"
+    code = f"import sys; import {module.partition(':')[0]}; sys.exit({_HAS_TORCH} * ('torch' in sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)  # noqa: S603 - own interpreter
     advice = f"importing {module} imports torch, which slows every bench command; import it in the method's module"
-    return CheckResult("hooks load without torch", advice if done.returncode else "")
+    return CheckResult("hooks load without torch", advice if done.returncode == _HAS_TORCH else "")
 
 
 def _run_checks(factory: Callable[[], object], device: torch.device) -> list[CheckResult]:
@@ -130,8 +132,10 @@ def _run_checks(factory: Callable[[], object], device: torch.device) -> list[Che
     given = {name: _fingerprint(scene) for name, scene in scenes.items()}
     outputs: dict[str, list[Motion]] = {}
     for name, scene in scenes.items():
-        outputs[name], advice = _retarget(method, scene)
+        motions, advice = _retarget(method, scene)
         results.append(CheckResult(f"retargets {name}", advice))
+        if not advice:
+            outputs[name] = motions
     changed = [name for name, scene in scenes.items() if _fingerprint(scene) != given[name]]
     advice = (
         f"{changed[0]}: retarget writes into its inputs; clone() a tensor before writing into it" if changed else ""
@@ -163,8 +167,8 @@ def _make_scenes(device: torch.device) -> dict[str, _Scene]:
     """Generate the scenes, the plainest first so that its failure is read first."""
     dataset = open_capsules()
     names = dataset.character_names
-    motions = [next(motion for character, motion in dataset.clip_names if character == name) for name in names[:3]]
-    clips = [dataset.clip(name, motion).to(device) for name, motion in zip(names, motions, strict=False)]
+    motions = sorted({motion for _, motion in dataset.clip_names})
+    clips = [dataset.clip(name, motion).to(device) for name, motion in zip(names[:3], motions[:3], strict=True)]
     batch = tuple(
         Clip(clip.name, clip.character, replace(clip.motion.frames(0, length), fps=fps))
         for clip, length, fps in zip(clips, (24, 1, 17), (30.0, 24.0, 60.0), strict=True)
