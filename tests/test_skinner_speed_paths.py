@@ -1,4 +1,4 @@
-"""Points that `Skinner` derives from others."""
+"""What `Skinner` does to be fast must not show in its results."""
 
 from __future__ import annotations
 
@@ -6,7 +6,45 @@ import pytest
 import torch
 from rigs import human_skeleton, random_character, random_motion
 
-from retargetbench.kinematics import Skinner
+from retargetbench.kinematics import SPARSE_FROM_JOINTS, Skinner, forward_kinematics
+from retargetbench.skeleton import Skeleton
+
+
+def skeleton_with_a_tail() -> Skeleton:
+    """The human skeleton with joints enough for the sparse path."""
+    base = human_skeleton()
+    names = tuple(f"Tail{i}" for i in range(SPARSE_FROM_JOINTS))
+    parents = (*base.parents, 0, *range(22, 21 + SPARSE_FROM_JOINTS))
+    offsets = torch.cat([base.offsets, torch.full((SPARSE_FROM_JOINTS, 3), 0.01, dtype=torch.float64)])
+    return Skeleton(base.names + names, parents, offsets, base.canonical)
+
+
+@pytest.mark.parametrize("skeleton", [human_skeleton(), skeleton_with_a_tail()])
+@pytest.mark.parametrize("frames", [1, 16, 17, 70])
+def test_clips_of_any_length_are_posed_frame_by_frame(skeleton, frames, device):
+    character = random_character(skeleton, vertices=200, seed=1).to(device)
+    motion = random_motion(skeleton, frames, seed=1).to(device)
+    skinner = Skinner.from_character(character)
+    posed = skinner.pose_motion(motion)
+    assert posed.is_contiguous()
+    single = torch.cat([skinner.pose_motion(motion.frames(t, t + 1)) for t in range(frames)])
+    torch.testing.assert_close(posed, single, atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize("skeleton", [human_skeleton(), skeleton_with_a_tail()])
+def test_wanting_a_gradient_does_not_change_positions(skeleton, device):
+    character = random_character(skeleton, vertices=200, seed=2).to(device)
+    motion = random_motion(skeleton, 40, seed=2).to(device)
+    rotations, positions = forward_kinematics(
+        character.skeleton, motion.root_translation.view(2, 20, 3), motion.local_rotations.view(2, 20, -1, 4)
+    )
+    skinner = Skinner.from_character(character)
+    plain = skinner.pose(rotations, positions)
+    followed = skinner.pose(rotations, positions.clone().requires_grad_())
+    assert followed.requires_grad
+    assert followed.is_contiguous()
+    assert plain.shape == followed.shape == (2, 20, 200, 3)
+    torch.testing.assert_close(plain, followed.detach(), atol=1e-12, rtol=0)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

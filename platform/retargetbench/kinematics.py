@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 SPARSE_FROM_JOINTS = 50
 """From this many weighted joints on, skinning uses a sparse matrix, whose time does not grow with the joints."""
 
+_FRAMES_AT_ONCE = 16
+"""Frames skinned by one product on a CPU where no gradient is wanted."""
+
 
 @lru_cache(maxsize=64)
 def _levels(parents: tuple[int, ...]) -> tuple[tuple[list[int], list[int]], ...]:
@@ -92,6 +95,13 @@ def skinning_transforms(
     rotation = world_rotations @ inverse_bind[:, :3, :3]
     translation = (world_rotations @ inverse_bind[:, :3, 3:])[..., 0] + world_positions
     return torch.cat([rotation, translation[..., None]], -1)
+
+
+def _pose_rows(rows: torch.Tensor, transforms: torch.Tensor) -> torch.Tensor:
+    """Multiply rows (P, 4A) with the transforms (T, A, 3, 4) of A joints: a view (T, P, 3) of points by frame."""
+    frames, joints = transforms.shape[:2]
+    stacked = transforms.permute(1, 3, 0, 2).reshape(4 * joints, 3 * frames)
+    return (rows @ stacked).view(-1, frames, 3).permute(1, 0, 2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,10 +172,14 @@ class Skinner:
             world_rotations[..., self.joints, :, :],
             world_positions[..., self.joints, :],
         ).reshape(-1, len(self.joints), 3, 4)
-        frames = transforms.shape[0]
-        stacked = transforms.permute(1, 3, 0, 2).reshape(4 * len(self.joints), 3 * frames)
-        posed = (self.rows.to(stacked.dtype) @ stacked).view(-1, frames, 3)
-        return posed.permute(1, 0, 2).contiguous().view(*batch, -1, 3)
+        rows = self.rows.to(transforms.dtype)
+        if transforms.requires_grad or rows.requires_grad or transforms.device.type != "cpu":
+            return _pose_rows(rows, transforms).contiguous().view(*batch, -1, 3)
+        # A few frames at a time stay in the processor's cache while they are brought from (P, T, 3) to (T, P, 3).
+        posed = transforms.new_empty(len(transforms), rows.shape[0], 3)
+        for part, chunk in zip(posed.split(_FRAMES_AT_ONCE), transforms.split(_FRAMES_AT_ONCE), strict=True):
+            part.copy_(_pose_rows(rows, chunk))
+        return posed.view(*batch, -1, 3)
 
     def pose_motion(self, motion: Motion) -> torch.Tensor:
         """Pose the points in every frame of a motion, (T, P, 3) metres."""
