@@ -177,8 +177,9 @@ class Skinner:
             return _pose_rows(rows, transforms).contiguous().view(*batch, -1, 3)
         # A few frames at a time stay in the processor's cache while they are brought from (P, T, 3) to (T, P, 3).
         posed = transforms.new_empty(len(transforms), rows.shape[0], 3)
-        for part, chunk in zip(posed.split(_FRAMES_AT_ONCE), transforms.split(_FRAMES_AT_ONCE), strict=True):
-            part.copy_(_pose_rows(rows, chunk))
+        for start in range(0, len(transforms), _FRAMES_AT_ONCE):
+            part = slice(start, start + _FRAMES_AT_ONCE)
+            posed[part] = _pose_rows(rows, transforms[part])
         return posed.view(*batch, -1, 3)
 
     def pose_motion(self, motion: Motion) -> torch.Tensor:
