@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 T_TOLERANCE_DEG = 15.0
 """A rest is T-like when upper arms and thighs are at most this far from those of a T-pose."""
 
+REPOSED = "re-posed to a T-pose"
+"""Start of the note in a character's provenance, under ``rest``, where the file's rest was replaced."""
+
 _T_CHAINS: tuple[tuple[tuple[str, ...], tuple[float, float, float]], ...] = (
     (("LeftArm", "LeftForeArm", "LeftHand"), (1.0, 0.0, 0.0)),
     (("RightArm", "RightForeArm", "RightHand"), (-1.0, 0.0, 0.0)),
@@ -39,8 +42,8 @@ _T_CHAINS: tuple[tuple[tuple[str, ...], tuple[float, float, float]], ...] = (
 
 _SOLE_JOINTS = ("LeftFoot", "LeftToeBase", "RightFoot", "RightToeBase")
 
-_PRIOR_SHARE = 1e-6
-"""Weight of the prior in `rotation_between`: it turns the result by at most this many radians."""
+_PRIOR_SHARE = 1e-9
+"""Weight of the prior in `rotation_between` where vectors are nearly parallel; it turns the result by about as much."""
 
 _SAME_OFFSET = 1e-6
 """Offsets that agree to a micrometre are the same: files print six decimals of a centimetre or store float32."""
@@ -84,7 +87,7 @@ def rotation_between(before: torch.Tensor, after: torch.Tensor, prior: torch.Ten
         prior: rotation matrix, (3, 3).
 
     Returns:
-        Rotation matrix (3, 3), float64, within 1e-6 rad of the exact solution.
+        Rotation matrix, (3, 3) float64.
 
     Example:
         >>> quarter = rotation_between(torch.tensor([[1.0, 0, 0]]), torch.tensor([[0.0, 2, 0]]), torch.eye(3))
@@ -92,11 +95,31 @@ def rotation_between(before: torch.Tensor, after: torch.Tensor, prior: torch.Ten
         [-1.0, 0.0, 0.0]
     """
     before, after, prior = before.double(), after.double(), prior.double()
-    covariance = after.mT @ before
-    scale = (before.norm(dim=-1) * after.norm(dim=-1)).sum()
-    if scale > 0:
-        covariance = covariance / scale
-    rotation: torch.Tensor = roma.special_procrustes(covariance + _PRIOR_SHARE * prior)
+    scales = before.norm(dim=-1) * after.norm(dim=-1)
+    if len(before) == 0 or float(scales.max()) == 0.0:
+        return prior
+    longest = int(scales.argmax())
+    swung = _smallest_rotation(prior @ before[longest], after[longest]) @ prior
+    if len(before) == 1:
+        return swung
+    # roma's closed-form Procrustes does not resolve so small a share of the prior; the decomposition does.
+    left, _, right = torch.linalg.svd(after.mT @ before / scales.sum() + _PRIOR_SHARE * swung)
+    signs = torch.stack([scales.new_ones(()), scales.new_ones(()), torch.linalg.det(left @ right).sign()])
+    return left @ (signs[:, None] * right)
+
+
+def _smallest_rotation(before: torch.Tensor, after: torch.Tensor) -> torch.Tensor:
+    """Return the smallest rotation that takes one direction, (3,), to another, (3, 3)."""
+    axis = torch.linalg.cross(before, after)
+    sine, cosine = axis.norm(), before @ after
+    if float(sine) <= 1e-12 * float(cosine.abs()):
+        if float(cosine) >= 0:
+            return torch.eye(3, dtype=before.dtype, device=before.device)
+        # Half a turn about anything across: the coordinate axis farthest from the direction gives one.
+        farthest = torch.nn.functional.one_hot(before.abs().argmin(), 3).to(before)
+        axis = torch.linalg.cross(before, farthest)
+    angle = torch.atan2(sine, cosine)
+    rotation: torch.Tensor = roma.rotvec_to_rotmat(angle * axis / axis.norm())
     return rotation
 
 
@@ -225,7 +248,7 @@ def to_t_pose(character: Character) -> Character:
     lift = lowest_foot(character.skeleton) - lowest_foot(posed.skeleton)
     posed = change_character_rest(character, changes, hips_lift=lift)
     worst, angle = max(t_pose_angles(character.skeleton).items(), key=lambda item: item[1])
-    note = f"re-posed to a T-pose; farthest from it was {worst}, by {angle:.1f} degrees"
+    note = f"{REPOSED}; {worst} was {angle:.1f} degrees off"
     return replace(posed, provenance={**character.provenance, "rest": note})
 
 
@@ -238,7 +261,7 @@ def to_house_rest(character: Character, *, straighten: bool = False) -> Characte
     """
     if straighten or not is_t_like(character.skeleton):
         return to_t_pose(character)
-    return replace(character, provenance={**character.provenance, "rest": "the rig's own, which is T-like"})
+    return replace(character, provenance={**character.provenance, "rest": "as in the file"})
 
 
 def lowest_foot(skeleton: Skeleton) -> float:

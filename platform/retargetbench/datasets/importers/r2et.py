@@ -292,7 +292,7 @@ def _readme(name: str, run: _Import, split: Split, true_rows: int) -> str:
         "",
         f"Made by `bench data import r2et` from R2ET's Mixamo files (Zhang et al., CVPR 2023). {LICENCE}.",
         "",
-        "**Seen and unseen hold for R2ET's official weights only**: seen are the characters those weights were trained on.",
+        "**Seen and unseen hold for R2ET's official weights only**: seen are the characters they were trained on.",
         "A method that was trained on other data has seen other characters; read its results by target, not by atom.",
         "R2ET publishes no list of motions for its demo files: which of them count as unseen is our choice.",
         "",
@@ -304,7 +304,7 @@ def _readme(name: str, run: _Import, split: Split, true_rows: int) -> str:
         "|---|---|---|",
         *motions,
         "",
-        f"Split `default`: {len(split.rows)} rows, {quick} of them in the quick set. {true_rows} rows have ground truth,",
-        "Mixamo's own version of the motion on the target with as many frames.",
+        f"Split `default`: {len(split.rows)} rows, {quick} of them in the quick set. {true_rows} rows have ground",
+        "truth, Mixamo's own version of the motion on the target with as many frames.",
     ]
     return "\n".join(lines) + "\n"
