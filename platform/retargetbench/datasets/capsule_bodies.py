@@ -27,6 +27,8 @@ from retargetbench.datasets.capsule_tubes import (
 from retargetbench.skeleton import CANONICAL_PARENTS, canonical_index, canonical_skeleton
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     Array = NDArray[np.float64]
@@ -90,7 +92,7 @@ class Build:
 BUILDS: tuple[Build, ...] = (
     Build("average", 1.75),
     Build(
-        "child", 1.12, hips=0.45, head=0.185, head_radius=0.076, shoulders=0.1, pelvis=0.05, arm=0.27, hand=0.085,
+        "child", 1.12, hips=0.45, head=0.185, head_radius=0.076, shoulders=0.1, pelvis=0.05, arm=0.28, hand=0.085,
         foot=0.08, arm_radius=0.027, leg_radius=0.047, chest=(0.078, 0.062), belly=(0.09, 0.08), segments=16,
     ),
     Build(
@@ -106,8 +108,8 @@ BUILDS: tuple[Build, ...] = (
         leg_radius=0.034, chest=(0.074, 0.048), belly=(0.06, 0.044), segments=14,
     ),
     Build(
-        "stout", 1.66, hips=0.49, head=0.13, head_radius=0.051, shoulders=0.125, pelvis=0.066, arm=0.305, hand=0.095,
-        foot=0.08, arm_radius=0.036, leg_radius=0.06, chest=(0.115, 0.085), belly=(0.155, 0.155), segments=20,
+        "stout", 1.66, hips=0.49, head=0.13, head_radius=0.051, shoulders=0.125, pelvis=0.066, arm=0.32, hand=0.1,
+        foot=0.08, arm_radius=0.036, leg_radius=0.06, chest=(0.115, 0.085), belly=(0.145, 0.145), segments=20,
     ),
 )  # fmt: skip
 """The characters, by name."""
@@ -164,12 +166,24 @@ class Body:
         sign = 1.0 if side == "Left" else -1.0
         return np.array([sign * 0.45 * self.measures.hand, -0.42 * self.measures.arm_radius, 0.0])
 
-    def thigh_front(self, share: float) -> tuple[Array, Array]:
-        """Return the point on the front of the left thigh, ``share`` of the way from knee to hip, and its normal."""
-        point = (1 - share) * self.joint("LeftLeg") + share * self.joint("LeftUpLeg")
-        depth, above = (float(self._leg_profile(np.array(point[1] + step))[1]) for step in (0.0, 1e-4))
-        normal = np.array([0.0, -(above - depth) / 1e-4, 1.0])
-        return point + np.array([0.0, 0.0, depth]), normal / np.linalg.norm(normal)
+    def thigh_surface(self, share: float, azimuth: float) -> tuple[Array, Array, Array]:
+        """Find a point on the surface of the left thigh.
+
+        Args:
+            share: how far from knee to hip, 0..1.
+            azimuth: 0 in front, positive outward, radians.
+
+        Returns:
+            The point (3,) in metres, the outward normal (3,), and the skin weights there (22,).
+        """
+        middle = (1 - share) * self.joint("LeftLeg") + share * self.joint("LeftUpLeg")
+
+        def at(height: float, angle: float) -> Array:
+            half = self._leg_profile(np.array(height))
+            return np.array([middle[0] + half[0] * np.sin(angle), height, half[1] * np.cos(angle)])
+
+        height = float(middle[1])
+        return at(height, azimuth), _surface_normal(at, height, azimuth), self._leg_weights(middle[1:2])[0]
 
     @cached_property
     def character(self) -> Character:
@@ -224,16 +238,20 @@ class Body:
     def _leg(self) -> Tube:
         """Left leg without the foot, along -Y; its ends are hidden in trunk and foot."""
         r = self.measures.leg_radius
-        chain = ("Hips", "LeftUpLeg", "LeftLeg", "LeftFoot")
-        hip, knee, ankle = (float(self.joint(name)[1]) for name in chain[1:])
+        hip, knee, ankle = (float(self.joint(name)[1]) for name in ("LeftUpLeg", "LeftLeg", "LeftFoot"))
         profile = self._leg_profile
         stations = spread([profile.end, hip, knee, ankle, profile.start], [1, 5, 5, 1])
         tips = (profile.end + 0.3 * r, profile.start - 0.1 * r)
         vertices, faces = straight_tube(
             self.joint("LeftUpLeg"), (1, 0, 2), stations, profile(stations), tips, self._limb
         )
-        blends = np.array([0.6, 0.9, 0.4]) * r
-        return Tube(vertices, faces, chain_weights(-vertices[:, 1], chain, -self.joints[:, 1], blends))
+        return Tube(vertices, faces, self._leg_weights(vertices[:, 1]))
+
+    def _leg_weights(self, height: Array) -> Array:
+        """Return the skin weights of the left leg at heights (N,), (N, 22)."""
+        chain = ("Hips", "LeftUpLeg", "LeftLeg", "LeftFoot")
+        blends = np.array([0.6, 0.9, 0.4]) * self.measures.leg_radius
+        return chain_weights(-height, chain, -self.joints[:, 1], blends)
 
     @cached_property
     def _leg_profile(self) -> Profile:
@@ -323,12 +341,8 @@ class Trunk:
         return np.stack(np.broadcast_arrays(width * np.sin(azimuth), height, depth * np.cos(azimuth)), -1)
 
     def normal(self, height: float, azimuth: float) -> Array:
-        """Return the outward unit normal of the surface, (3,), by central differences."""
-        step = 1e-4
-        up = self.surface(height + step, azimuth) - self.surface(height - step, azimuth)
-        left = self.surface(height, azimuth + step) - self.surface(height, azimuth - step)
-        normal = np.cross(up, left)
-        return np.asarray(normal / np.linalg.norm(normal))
+        """Return the outward unit normal of the surface, (3,)."""
+        return _surface_normal(self.surface, height, azimuth)
 
     def weights(self, height: Array) -> Array:
         """Return the skin weights at heights (N,), (N, 22)."""
@@ -349,6 +363,15 @@ class Trunk:
         rings = self.surface(self._stations[:, None], around(segments)[None])
         vertices, faces = close_rings(rings, *self._tips)
         return Tube(vertices, faces, self.weights(vertices[:, 1]))
+
+
+def _surface_normal(surface: Callable[[float, float], Array], height: float, azimuth: float) -> Array:
+    """Return the outward unit normal, (3,), of a surface over height and azimuth, by central differences."""
+    step = 1e-4
+    up = surface(height + step, azimuth) - surface(height - step, azimuth)
+    left = surface(height, azimuth + step) - surface(height, azimuth - step)
+    normal = np.cross(left, up)
+    return np.asarray(normal / np.linalg.norm(normal))
 
 
 def _strongest(weights: Array, count: int) -> tuple[NDArray[np.int64], Array]:

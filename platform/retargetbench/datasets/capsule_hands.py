@@ -29,6 +29,7 @@ TOUCH_CLEARANCE = 0.003
 
 _APPROACH = 0.1  # heights by which a hand's path to or from a touch bulges away from the surface
 _ARM_CLEARANCE = 0.008  # metres that an arm should keep from trunk and thighs
+_HANGING_CLEARANCE = 2.5  # arm radii from the axis of a hanging hand to trunk and thighs
 _CLEARANCE_PER_RADIAN = 0.02  # metres of missing clearance as bad as an elbow a radian from its natural place
 _MIRROR = torch.tensor([-1.0, 1.0, 1.0], dtype=torch.float64)
 _OTHER_SIDE = (*range(6), *range(10, 14), *range(6, 10), *range(18, 22), *range(14, 18))
@@ -45,7 +46,7 @@ class HandPose:
     rotation: torch.Tensor
     """Rotation of the hand, (3, 3)."""
     approach: torch.Tensor
-    """How the path to and from the pose bulges away from what is touched, (3,) metres; zero for a free hand."""
+    """How the path to and from the pose bulges away from the body, (3,) metres."""
     pole: torch.Tensor
     """Direction of the elbow, (3,)."""
     weights: torch.Tensor
@@ -72,7 +73,7 @@ class LeftArm:
         self.lengths = (float(elbow[0] - self._shoulder[0]), float(hand[0] - elbow[0]))
         """Lengths of upper arm and forearm, metres."""
         self._hips, self._neck = (float(body.joint(name)[1]) for name in ("Hips", "Neck"))
-        self._known: dict[tuple[str, float, float], HandPose] = {}
+        self._known: dict[tuple[str, float, float, float], HandPose] = {}
 
     def pose(self, key: Hand) -> HandPose:
         """Return the pose of a key frame; equal keys give the same pose."""
@@ -89,13 +90,13 @@ class LeftArm:
         if key.touch == "palms":
             return self._palms(gap)
         if key.touch == "thigh":
-            point, normal = self.body.thigh_front(0.4)
-            return self._touch(point, normal, (-0.25, -1.0, 0.0), (0.8, 0.2, -0.6), _only("LeftUpLeg"), gap)
+            point, normal, weights = self.body.thigh_surface(0.55, math.radians(25.0))
+            return self._touch(point, normal, (-0.2, -1.0, 0.3), (0.8, 0.2, -0.6), weights, gap)
         stature, radius = self.body.measures.stature, self.body.measures.arm_radius
         # height, azimuth in degrees, direction of the fingers, natural direction of the elbow
         height, azimuth_deg, fingers, pole = {
-            "belly": (self._along_trunk(0.25), 40.0, (-0.7, 0.6, 0.0), (0.7, -0.5, -0.4)),
-            "chest": (self._along_trunk(0.6) + key.swing * radius, -22.0, (-1.0, 0.0, 0.0), (0.8, -0.6, 0.0)),
+            "belly": (self._along_trunk(0.36) + key.level * radius, 18.0, (-1.0, -0.25, 0.0), (0.7, -0.5, -0.4)),
+            "chest": (self._along_trunk(0.6) + key.level * radius, -22.0, (-1.0, 0.0, 0.0), (0.8, -0.6, 0.0)),
             "head": (0.5 * (float(self.body.joint("Head")[1]) + stature), 85.0, (0.0, 0.7, -0.6), (0.9, -0.3, 0.5)),
         }[key.touch]
         trunk, azimuth = self.body.trunk, math.radians(azimuth_deg)
@@ -133,24 +134,32 @@ class LeftArm:
 
     def _hang(self, swing_deg: float) -> HandPose:
         """The arm hangs as straight down as the body allows, swung forward, elbow a little bent."""
+        measures = self.body.measures
         aside = torch.arange(4.0, 75.0, dtype=torch.float64)
         upper = about("x", -swing_deg) @ about("z", aside - 90.0)
         lower = upper @ about("y", -14.0)
-        clear = self._clearance(upper[:, :, 0].numpy(), lower[:, :, 0].numpy()) >= _ARM_CLEARANCE
+        directions = upper[:, :, 0].numpy(), lower[:, :, 0].numpy()
+        beside = (
+            self._shoulder + self.lengths[0] * directions[0] + (self.lengths[1] + measures.hand / 2) * directions[1]
+        )
+        # Hands hang farther from the body than an arm is thick, or else metrics of contact take them for touching it.
+        clear = (self._clearance(*directions) >= _ARM_CLEARANCE) & (
+            self._distance(beside) >= _HANGING_CLEARANCE * measures.arm_radius
+        )
         first = int(clear.argmax())
-        return self._free(upper[first], lower[first])
+        return self._free(upper[first], lower[first], approach=(0.3, 0.0, 1.0))
 
     def _wave(self, outward_deg: float) -> HandPose:
         """Upper arm out to the side, forearm upright, palm to the front."""
         palm_forward = about("x", -90.0)
         return self._free(about("z", -12.0) @ palm_forward, about("z", 90.0 - outward_deg) @ palm_forward)
 
-    def _free(self, upper: torch.Tensor, lower: torch.Tensor) -> HandPose:
+    def _free(self, upper: torch.Tensor, lower: torch.Tensor, approach: Vector = (0.0, 0.0, 0.0)) -> HandPose:
         """A hand in line with its forearm, carried by the chest."""
         wrist = torch.from_numpy(self._shoulder) + self.lengths[0] * upper[:, 0] + self.lengths[1] * lower[:, 0]
         bend = upper[:, 0] - lower[:, 0]
-        still = torch.zeros(3, dtype=torch.float64)
-        return HandPose(wrist, wrist, lower, still, bend / bend.norm(), torch.from_numpy(_only("Spine2")))
+        way = torch.tensor(approach, dtype=torch.float64) * _APPROACH * self.body.character.height
+        return HandPose(wrist, wrist, lower, way, bend / bend.norm(), torch.from_numpy(_only("Spine2")))
 
     def _clear_pole(self, wrist: Array, natural: Array) -> Array:
         """Turn the elbow out of the body, as little from its natural direction as its clearance is worth."""
@@ -177,16 +186,19 @@ class LeftArm:
             upper: directions of the upper arm, (N, 3).
             lower: directions of the forearm, (N, 3).
         """
-        measures = self.body.measures
         share = np.linspace(0, 1, 9)[:, None]
         elbow = self._shoulder + self.lengths[0] * upper[:, None]
         first = self._shoulder + self.lengths[0] * (0.5 + 0.5 * share) * upper[:, None]
         second = elbow + self.lengths[1] * 0.75 * share * lower[:, None]
-        radii = measures.arm_radius * np.concatenate([np.linspace(1.0, 0.85, 9), np.linspace(0.85, 0.65, 9)])
-        points = np.concatenate([first, second], axis=1)
+        radii = np.concatenate([np.linspace(1.0, 0.85, 9), np.linspace(0.85, 0.65, 9)]) * self.body.measures.arm_radius
+        return np.asarray((self._distance(np.concatenate([first, second], axis=1)) - radii).min(-1))
+
+    def _distance(self, points: Array) -> Array:
+        """Return how far points (..., 3) are from trunk and left thigh, metres; negative inside."""
+        measures = self.body.measures
         beside_thigh = np.abs(points[..., 0]) - measures.pelvis - measures.leg_radius
         thigh = np.where(points[..., 1] < self._hips, beside_thigh, np.inf)
-        return np.asarray((np.minimum(self.body.trunk.clearance(points), thigh) - radii).min(-1))
+        return np.minimum(self.body.trunk.clearance(points), thigh)
 
 
 def _only(name: str) -> Array:

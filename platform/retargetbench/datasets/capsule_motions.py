@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 FPS = 30.0
 """Frame rate of all motions."""
 
-Channel = Literal["hips_x", "hips_y", "hips_yaw", "bend", "lean", "twist", "nod", "turn"]
+Channel = Literal["hips_x", "hips_y", "hips_z", "hips_yaw", "bend", "lean", "twist", "nod", "turn"]
 """What a trunk does: hips offsets in heights; angles in degrees, of the whole spine (forward, to the left, turning
 left) and of neck and head together (forward, turning left)."""
 
@@ -33,13 +33,14 @@ class Hand:
     gap: float = 0.0
     """Distance of the palm from what it touches, in heights, beside the clearance that every touch keeps."""
     swing: float = 0.0
-    """``hang``: arm forward, degrees. ``wave``: forearm outward of upright, degrees. ``chest``: above the middle of
-    the chest, in arm radii."""
+    """``hang``: arm forward, ``wave``: forearm outward of upright, degrees."""
+    level: float = 0.0
+    """``belly``, ``chest``: how much higher than the middle, in arm radii, so that hands lie above one another."""
 
     @property
-    def pose(self) -> tuple[Touch, float, float]:
+    def pose(self) -> tuple[Touch, float, float, float]:
         """What the hand does, whenever it does it."""
-        return self.touch, self.gap, self.swing
+        return self.touch, self.gap, self.swing, self.level
 
 
 @dataclass(frozen=True)
@@ -65,12 +66,12 @@ class Score:
     steps: tuple[Step, ...] = ()
 
 
-def _there_and_back(frames: int, arrive: int, leave: int, touch: Touch, swing: float = 0.0) -> tuple[Hand, ...]:
+def _there_and_back(frames: int, arrive: int, leave: int, touch: Touch, level: float = 0.0) -> tuple[Hand, ...]:
     """A hand that hangs, goes to a touch, holds it, and hangs again."""
     return (
         Hand(0, "hang"),
-        Hand(arrive, touch, swing=swing),
-        Hand(leave, touch, swing=swing),
+        Hand(arrive, touch, level=level),
+        Hand(leave, touch, level=level),
         Hand(frames - 1, "hang"),
     )
 
@@ -92,8 +93,8 @@ SCORES: tuple[Score, ...] = (
         "arms_crossed",
         "contact",
         72,
-        left=_there_and_back(72, 24, 50, "chest", swing=-1.4),
-        right=_there_and_back(72, 27, 47, "chest", swing=1.4),
+        left=_there_and_back(72, 24, 50, "chest", level=-1.4),
+        right=_there_and_back(72, 27, 47, "chest", level=1.4),
         trunk={"lean": ((24, 0.0), (38, 3.0), (50, 0.0)), "turn": ((24, 0.0), (36, 20.0), (48, -10.0), (71, 0.0))},
     ),
     Score(
@@ -111,9 +112,10 @@ SCORES: tuple[Score, ...] = (
         left=_there_and_back(75, 30, 46, "thigh"),
         right=_there_and_back(75, 30, 46, "thigh"),
         trunk={
-            "hips_y": ((0, -0.006), (30, -0.12), (46, -0.12), (74, -0.006)),
-            "bend": ((0, 0.0), (30, 24.0), (46, 24.0), (74, 0.0)),
-            "nod": ((0, 0.0), (30, -18.0), (46, -18.0), (74, 0.0)),
+            "hips_y": ((0, 0.0), (30, -0.16), (46, -0.16), (74, 0.0)),
+            "hips_z": ((0, 0.0), (30, -0.05), (46, -0.05), (74, 0.0)),
+            "bend": ((0, 0.0), (30, 46.0), (46, 46.0), (74, 0.0)),
+            "nod": ((0, 0.0), (30, -30.0), (46, -30.0), (74, 0.0)),
         },
     ),
     Score(
@@ -128,8 +130,8 @@ SCORES: tuple[Score, ...] = (
         "hands_on_belly",
         "contact",
         78,
-        left=_there_and_back(78, 26, 54, "belly"),
-        right=_there_and_back(78, 26, 54, "belly"),
+        left=_there_and_back(78, 26, 54, "belly", level=1.3),
+        right=_there_and_back(78, 26, 54, "belly", level=-1.3),
         trunk={
             "bend": ((0, 0.0), (30, -4.0), (40, -2.0), (50, -4.0), (77, 0.0)),
             "twist": ((26, 0.0), (34, 8.0), (46, -8.0), (54, 0.0)),
@@ -157,7 +159,7 @@ SCORES: tuple[Score, ...] = (
         right=(Hand(0, "hang"), Hand(16, "hang", swing=-14.0), Hand(34, "hang", swing=16.0),
                Hand(52, "hang", swing=-14.0), Hand(70, "hang", swing=10.0), Hand(83, "hang")),
         trunk={
-            "hips_y": ((0, -0.006), (12, -0.022), (70, -0.022), (83, -0.006)),
+            "hips_y": ((0, 0.0), (12, -0.016), (70, -0.016), (83, 0.0)),
             "hips_x": ((0, 0.0), (14, 0.015), (32, -0.015), (50, 0.015), (68, -0.01), (83, 0.0)),
             "twist": ((0, 0.0), (16, -6.0), (34, 6.0), (52, -6.0), (70, 3.0), (83, 0.0)),
         },

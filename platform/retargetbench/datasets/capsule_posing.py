@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from retargetbench.datasets.capsule_motions import Channel, Hand, Score
     from retargetbench.skeleton import Skeleton
 
+_KNEE_DROP = 0.006  # heights by which standing hips are below the T-pose, so that legs are never quite straight
 _DECIMALS = 6  # rounding hides the last bits in which machines differ, so that the content hash is the same
 
 
@@ -53,7 +54,8 @@ def solve(body: Body, score: Score) -> Motion:
     feet = {side: _foot_path(score, side, frames) for side in ("Left", "Right")}
     local = _trunk_rotations(score, frames)
     forward = smoothed((feet["Left"][0][:, 2] + feet["Right"][0][:, 2]) / 2, sigma=5.0)
-    offset = torch.stack([_curve(score, "hips_x", frames), _curve(score, "hips_y", frames), forward], -1)
+    drop = _curve(score, "hips_y", frames) - _KNEE_DROP
+    offset = torch.stack([_curve(score, "hips_x", frames), drop, forward + _curve(score, "hips_z", frames)], -1)
     root = skeleton.offsets[0] + offset * skeleton.height
     for side in ("Left", "Right"):
         _solve_leg(skeleton, root, local, side, *feet[side])
@@ -172,8 +174,8 @@ def _follow(
     row = torch.arange(len(frames))
     here, there = (row, before), (row, before + 1)
     u = smoothstep(share)[:, None]
-    # A cubic Bézier curve; a hold between equal keys must not bulge away from the surface.
-    moving = torch.tensor([a.pose != b.pose for a, b in itertools.pairwise(keys)])[before, None]
+    # A cubic Bézier curve, straight between keys that touch the same, so that a hold stays on the surface.
+    moving = torch.tensor([a.touch != b.touch for a, b in itertools.pairwise(keys)])[before, None]
     bulge = 3 * u * (1 - u) * ((1 - u) * approach[here] + u * approach[there]) * moving
     path = (1 - u) ** 2 * (1 + 2 * u) * wrist[here] + u**2 * (3 - 2 * u) * wrist[there] + bulge
     rotation = roma.unitquat_to_rotmat(slerp(hand[here], hand[there], u))
