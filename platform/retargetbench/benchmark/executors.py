@@ -52,6 +52,9 @@ class Executor(Protocol):
         itself turns into results.
         """
 
+    def close(self) -> None:
+        """End what was started; the executor is not used any more."""
+
 
 class InProcess:
     """Does one job after the other in this process."""
@@ -62,6 +65,9 @@ class InProcess:
             with _one_thread():
                 result = work(job)
             yield job, result
+
+    def close(self) -> None:
+        """There is nothing to end."""
 
 
 @contextlib.contextmanager
@@ -85,38 +91,41 @@ class _Worker(Generic[J]):
 
 
 class Processes:
-    """Does jobs in processes of this machine.
+    """Does jobs in processes of this machine, which live until `close`.
 
     A process that dies (out of memory, a crash in native code) costs only its own job; a new one takes its place.
     Processes are spawned, because forked ones cannot use cuda.
     """
 
     def __init__(self, workers: int) -> None:
-        self.workers = workers
+        self._limit = workers
+        self._workers: list[_Worker[Any]] = []
 
     def run(self, work: Callable[[J], R], jobs: Sequence[J]) -> Iterator[tuple[J, R | Lost]]:
-        """Do all jobs; each waiting process takes the next one."""
+        """Do all jobs; each idle process takes the next one."""
         waiting = list(reversed(jobs))
-        workers: list[_Worker[J]] = []
         try:
-            while waiting or any(worker.job is not None for worker in workers):
-                while waiting and (idle := _idle(workers, self.workers)) is not None:
+            while waiting or any(worker.job is not None for worker in self._workers):
+                while waiting and (idle := _idle(self._workers, self._limit)) is not None:
                     idle.job = waiting.pop()
                     # A worker that died while it was idle shows when its answer is waited for.
                     with contextlib.suppress(OSError):
                         idle.connection.send((work, idle.job))
-                yield from _collect(workers)
-            for worker in workers:
-                with contextlib.suppress(OSError):
-                    worker.connection.send(None)
+                yield from _collect(self._workers)
         except BaseException:
-            for worker in workers:
+            for worker in self._workers:
                 worker.process.terminate()
+            self.close()
             raise
-        finally:
-            for worker in workers:
-                worker.connection.close()
-                worker.process.join()
+
+    def close(self) -> None:
+        """End all processes."""
+        for worker in self._workers:
+            with contextlib.suppress(OSError):
+                worker.connection.send(None)
+            worker.connection.close()
+            worker.process.join()
+        self._workers.clear()
 
 
 def _idle(workers: list[_Worker[J]], limit: int) -> _Worker[J] | None:
@@ -247,6 +256,9 @@ class Submitit:
                 job.cancel()
             raise
 
+    def close(self) -> None:
+        """There is nothing to end: cluster jobs end when their work is done."""
+
 
 def _do_hand(work: Callable[[J], R], hand: list[J]) -> list[R]:
     """Do all jobs of one cluster job."""
@@ -261,10 +273,11 @@ def _results_of(job: Any, count: int) -> list[Any]:
     try:
         return cast("list[Any]", job.result())
     except submitit.core.utils.FailedJobError as error:
-        raise error
-    except submitit.core.utils.UncompletedJobError as error:
-        last = str(error).strip().splitlines()[-1] if str(error).strip() else "no message"
-        return [Lost(f"cluster job {job.job_id} ended without a result: {last}")] * count
+        failure = RetargetBenchError(f"cluster job {job.job_id} failed; see {job.paths.stderr}")
+        failure.add_note(str(error))
+        raise failure from None
+    except submitit.core.utils.UncompletedJobError:
+        return [Lost(f"cluster job {job.job_id} ended without a result; see {job.paths.stderr}")] * count
 
 
 def run_isolating(

@@ -102,13 +102,13 @@ def score_run(folder: RunFolder, config: RunConfig, *, progress: Progress, watch
 def _finish(
     plan: Plan, config: RunConfig, folder: RunFolder, progress: Progress, watch: Stopwatch, *, with_predictions: bool
 ) -> Report:
-    executor = make_executor(config, folder)
     rows = plan.rows()
-    if with_predictions:
-        with watch.measure("predict"):
-            predict(plan, rows, folder, executor, progress)
-    with watch.measure("score"):
-        score(plan, rows, folder, executor, progress)
+    with contextlib.closing(make_executor(config, folder)) as executor:
+        if with_predictions:
+            with watch.measure("predict"):
+                predict(plan, rows, folder, executor, progress)
+        with watch.measure("score"):
+            score(plan, rows, folder, executor, progress)
     with watch.measure("report"):
         report = write_report(folder)
     folder.remove_unfinished()
