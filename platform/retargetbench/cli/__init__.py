@@ -1,0 +1,7 @@
+"""The command line, ``bench``."""
+
+from __future__ import annotations
+
+from retargetbench.cli.app import main
+
+__all__ = ["main"]
