@@ -220,10 +220,21 @@ def test_the_last_hit_is_the_outer_surface_and_the_first_the_inner():
 
 
 def test_a_leg_sensor_on_the_other_side_of_the_body_is_invalid():
-    sensors = extract_sensors(tube_figure())
-    # From the top of the left thigh toward the right, the ray leaves the leg and last meets the far side of the hips.
-    top = sensors.valid[bone_slice("LeftUpLeg")].view(4, 4)[0]
+    # A thick leg inside round hips. From the top of the thigh toward the other leg, the ray leaves the leg and last
+    # meets the far side of the hips, which is not too far away as the leg's own radius goes.
+    leg, leg_faces = tube(1, (0.45, 0.99), (0.1, 0, 0), 0.08)
+    hips, hip_faces = tube(1, (0.85, 1.1), (0, 0, 0), 0.13)
+    parts = [(leg, leg_faces, ["LeftUpLeg"] * len(leg)), (hips, hip_faces, ["Hips"] * len(hips))]
+    top = extract_sensors(figure(parts)).valid[bone_slice("LeftUpLeg")].view(4, 4)[0]
     assert top.tolist() == [True, True, True, False]
+
+
+def test_normals_point_outward_whichever_way_the_faces_turn():
+    character = deformed(tube_figure())
+    inside_out = replace(character, faces=character.faces.flip(-1))
+    one, other = extract_sensors(character), extract_sensors(inside_out)
+    assert torch.equal(one.valid, other.valid)
+    assert (one.frames - other.frames).abs().max() < 1e-9
 
 
 def test_a_surface_far_from_the_bone_is_not_its_skin():

@@ -25,7 +25,7 @@ COLUMNS = frozenset({"contact_error", "contact_error_two_sided", "contact_error_
 ARM_RADIUS = 0.05
 
 
-def two_hands(forearm: float, dtype: torch.dtype = torch.float64):
+def two_hands(forearm: float, dtype: torch.dtype = torch.float64, palms: tuple[str, ...] = ("Left", "Right")):
     """Two arms whose palms are one small patch each, 2 cm in front of the wrist: a single sensor per hand.
 
     The middle finger's root puts the hand's other sensors beyond the patch, and the forearm's tube stops before the
@@ -40,8 +40,8 @@ def two_hands(forearm: float, dtype: torch.dtype = torch.float64):
         offsets[finger, 0] = sign * 0.1
     skeleton = Skeleton(names, parents, offsets, base.canonical)
     parts = arm_parts(radius=ARM_RADIUS, end=0.45 + forearm - 0.005, forearm=forearm)
-    for side, sign in (("Left", 1.0), ("Right", -1.0)):
-        wrist = sign * (0.45 + forearm)
+    for side in palms:
+        wrist = (1 if side == "Left" else -1) * (0.45 + forearm)
         patch = np.array([[wrist + x, 1.44 + y, 0.02] for x, y in ((-0.01, -0.01), (0.01, -0.01), (0.0, 0.02))])
         parts.append((patch, np.array([[0, 1, 2]]), [side + "Hand"] * 3))
     return figure(parts, skeleton, name=f"forearm {forearm}", dtype=dtype)
@@ -111,6 +111,12 @@ def test_frames_are_pooled_by_pair_and_frames_without_contact_are_left_out():
 def test_a_source_without_contact_has_no_error():
     source = two_hands(0.13)
     values = evaluate(source, two_hands(0.11), hands_together(source.skeleton, 2, apart=(0, 1)))
+    assert not any(value.is_defined for value in values.values())
+
+
+def test_pairs_that_the_target_lacks_are_left_out():
+    source, target = two_hands(0.13), two_hands(0.11, palms=("Left",))
+    values = evaluate(source, target, hands_together(source.skeleton))
     assert not any(value.is_defined for value in values.values())
 
 
@@ -203,10 +209,13 @@ def test_only_the_wanted_columns_are_given():
     assert set(values) == {"contact_error"}
 
 
-def test_touching_sensors_have_distance_zero_far_from_the_origin():
-    # A difference of squares would give 1 mm and more here in float32.
-    positions = torch.full((3, 288, 3), 7.3)
-    assert hand_distances(positions).max() == 0
+def test_small_distances_are_exact_far_from_the_origin():
+    generator = torch.Generator().manual_seed(0)
+    positions = 7.3 + 0.01 * torch.rand(3, 288, 3, generator=generator)
+    left_hand, torso = positions[:, 128:144], positions[:, 0:64]
+    direct = (left_hand[:, :, None].double() - torso[:, None].double()).norm(dim=-1)
+    # Differences of squares, cdist's default for this many points, would be off by millimetres in float32.
+    assert (hand_distances(positions)[:, 0, :, :64] - direct).abs().max() < 1e-6
 
 
 def test_pairs_need_both_sensors():
