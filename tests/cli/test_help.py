@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -140,6 +141,29 @@ def test_a_command_of_a_plugin_stands_beside_ours(
         assert capsys.readouterr().out == "hello you\n"
         assert main(["--help"]) == 0
         assert "\n  greet" in capsys.readouterr().out
+
+
+def test_log_messages_go_to_standard_error_debug_ones_with_debug(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    source = """
+        import logging
+
+        @hookimpl
+        def register_commands(app):
+            @app.command()
+            def talk():
+                logging.getLogger("retargetbench.talk").warning("odd value %d", 3)
+                logging.getLogger("retargetbench.talk").debug("detail")
+    """
+    handlers = logging.getLogger().handlers[:]
+    with plugin_folder(tmp_path, monkeypatch) as folder:
+        folder.add("talker", source)
+        assert main(["talk"]) == 0
+        assert capsys.readouterr().err == "WARNING: odd value 3\n"
+        assert main(["talk", "--debug"]) == 0
+        assert capsys.readouterr().err == "WARNING: odd value 3\nDEBUG: detail\n"
+    assert logging.getLogger().handlers == handlers
 
 
 def test_a_reader_that_leaves_the_pipe_ends_it_quietly():

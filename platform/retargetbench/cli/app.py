@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,7 +16,7 @@ from retargetbench.errors import UnknownNameError
 from retargetbench.plugins import catalogue
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 
 class BenchGroup(TyperGroup):
@@ -89,12 +90,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in arguments
     arguments = [argument for argument in arguments if argument != "--debug"]
-    logging.basicConfig(format="%(levelname)s: %(message)s", stream=sys.stderr, force=True)
-    logging.getLogger("retargetbench").setLevel(logging.DEBUG if debug else logging.WARNING)
 
     def act() -> None:
         command = build_command()
         with command.make_context("bench", arguments) as context:
             command.invoke(context)
 
-    return run_guarded(act, debug=debug)
+    with _logging_to_stderr(logging.DEBUG if debug else logging.WARNING):
+        return run_guarded(act, debug=debug)
+
+
+@contextmanager
+def _logging_to_stderr(level: int) -> Iterator[None]:
+    """Show log messages on standard error, those of RetargetBench from ``level`` on."""
+    root, ours = logging.getLogger(), logging.getLogger("retargetbench")
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
+    level_before = ours.level
+    root.addHandler(handler)
+    ours.setLevel(level)
+    try:
+        yield
+    finally:
+        ours.setLevel(level_before)
+        root.removeHandler(handler)
