@@ -151,6 +151,6 @@ def test_submitit_reports_the_jobs_of_a_dead_cluster_job_as_lost(submitit_execut
 
 @pytest.mark.slow
 def test_submitit_reports_an_error_of_the_platform(submitit_executor: Submitit) -> None:
-    with pytest.raises(RetargetBenchError, match="cluster job .* failed") as info:
+    with pytest.raises(RetargetBenchError, match=r"cluster job .* failed") as info:
         list(submitit_executor.run(raise_error, [("it",)]))
     assert "ValueError: cannot do it" in "".join(info.value.__notes__)
