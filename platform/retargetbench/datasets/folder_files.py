@@ -82,21 +82,20 @@ def index_from_csv(text: str, path: str | PathLike[str]) -> tuple[IndexEntry, ..
         DatasetError: a column or cell is missing, or a number is none.
     """
     rows = csv.DictReader(io.StringIO(text))
-    if tuple(rows.fieldnames or ()) != _COLUMNS:
-        raise DatasetError(f"{path}: an index has the columns {','.join(_COLUMNS)}, got {rows.fieldnames}")
-    entries: list[IndexEntry] = []
-    for row in rows:
-        values: dict[str, Any] = dict(row)
-        try:
-            for name in ("joints", "vertices", "frames", "size"):
-                values[name] = int(values[name])
-            values["fps"] = float(values["fps"])
-            if None in row or values["kind"] not in ("character", "clip", "split"):
-                raise ValueError(f"kind {values['kind']!r}")
-            entries.append(IndexEntry(**values))
-        except (TypeError, ValueError) as error:
-            raise DatasetError(f"{path}:{rows.line_num}: not a line of an index: {error}; import again") from None
-    return tuple(entries)
+    try:
+        if tuple(rows.fieldnames or ()) != _COLUMNS:
+            raise DatasetError(f"{path}: an index has the columns {','.join(_COLUMNS)}, got {rows.fieldnames}")
+        return tuple(_entry(row) for row in rows)
+    except (TypeError, ValueError, csv.Error) as error:
+        raise DatasetError(f"{path}:{rows.line_num}: not a line of an index: {error}; import again") from None
+
+
+def _entry(row: dict[str, Any]) -> IndexEntry:
+    """Read one line of the index; a line with too few or too many cells has ``None`` as a value or as a key."""
+    if None in row or row["kind"] not in ("character", "clip", "split"):
+        raise ValueError(f"kind {row['kind']!r}")
+    numbers = {name: int(row[name]) for name in ("joints", "vertices", "frames", "size")}
+    return IndexEntry(**{**row, **numbers, "fps": float(row["fps"])})
 
 
 def content_hash(entries: tuple[IndexEntry, ...] | list[IndexEntry], seen: Mapping[str, frozenset[str]]) -> str:

@@ -136,12 +136,15 @@ def split_from_csv(text: str, *, name: str, path: str | PathLike[str]) -> Split:
         DatasetError: a column is missing, an atom or a flag is unknown, a row is double, or there is none.
     """
     lines = csv.reader(io.StringIO(text))
-    header = next(lines, [])
-    if tuple(header) != COLUMNS:
-        raise DatasetError(
-            f"{path}:1: a split file starts with the columns {','.join(COLUMNS)}, got {','.join(header)}"
-        )
-    rows = [_row(cells, f"{path}:{lines.line_num}") for cells in lines]
+    try:
+        header = next(lines, [])
+        if tuple(header) != COLUMNS:
+            raise DatasetError(
+                f"{path}:1: a split file starts with the columns {','.join(COLUMNS)}, got {','.join(header)}"
+            )
+        rows = [_row(cells, f"{path}:{lines.line_num}") for cells in lines]
+    except csv.Error as error:
+        raise DatasetError(f"{path}:{lines.line_num}: not a line of a split file: {error}") from None
     if not rows:
         raise DatasetError(f"{path}: the split has no rows")
     _check_unique(rows, path)
