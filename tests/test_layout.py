@@ -92,7 +92,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("kinematics", "transfer"),
     ("mesh", "mesh_rays", "sensor_names", "_sensor_geometry", "sensors", "formats", "rigs", "rest_pose"),
     ("methods", "metrics", "datasets", "hookspecs", "builtin", "discovery", "plugins"),
-    ("testing", "scaffold", "benchmark", "training", "rendering"),
+    ("testing", "scaffold", "benchmark", "retargeting", "training", "rendering"),
     ("viewer", "cli"),
 ]
 """Modules and packages of the core, lowest first: none imports one of a higher layer (design: imports run one way)."""
