@@ -8,6 +8,11 @@ import torch
 
 _FACES_PER_CLUSTER = 64
 _POINTS_AT_ONCE = 4
+
+_PAIRS_AT_ONCE_CPU = 2**18
+_PAIRS_AT_ONCE_GPU = 2**24
+"""Pairs of a point and a cluster worked on together: on a CPU what stays in its caches, on a GPU enough to fill it."""
+
 _SLACK = 1e-5
 """Metres by which a lower bound is lowered, more than float32 rounds at human size."""
 
@@ -60,7 +65,8 @@ def largest_distance(
     """Find how far the farthest of the chosen points is from the mesh, frame by frame.
 
     The vertices near a point bound its distance from above. Only points whose bound exceeds the largest distance
-    found so far are measured, and only against clusters that may hold their nearest face.
+    found so far are measured, and only against clusters that may hold their nearest face. Memory stays bounded
+    however many frames there are.
 
     Args:
         vertices: mesh vertices by frame, (B, N, 3) metres.
@@ -72,9 +78,24 @@ def largest_distance(
         Metres, (B,); 0 in frames without a chosen point.
     """
     largest = vertices.new_zeros(len(vertices))
-    width = int(chosen.sum(1).max()) if chosen.numel() else 0
-    if width == 0:
-        return largest
+    counts = chosen.sum(1)
+    # Frames with about as many chosen points go together, as each is padded to the longest of its group.
+    order = counts.argsort(stable=True)
+    order = order[counts[order] > 0]
+    pairs_at_once = _PAIRS_AT_ONCE_CPU if vertices.device.type == "cpu" else _PAIRS_AT_ONCE_GPU
+    while len(order):
+        width = int(counts[order[-1]])
+        group = max(1, pairs_at_once // (width * len(clusters.members)))
+        order, frames = order[:-group], order[-group:]
+        largest[frames] = _largest_of_frames(vertices[frames], clusters, points[frames], chosen[frames], width)
+    return largest
+
+
+def _largest_of_frames(
+    vertices: torch.Tensor, clusters: FaceClusters, points: torch.Tensor, chosen: torch.Tensor, width: int
+) -> torch.Tensor:
+    """Compute `largest_distance` for frames with at most ``width`` chosen points, worked on together."""
+    largest = vertices.new_zeros(len(vertices))
     _, picks = chosen.int().topk(width)
     picked = points.gather(1, picks[..., None].expand(-1, -1, 3))
     mesh = vertices.reshape(-1, 3)
