@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from rigs import human_skeleton, random_character, random_motion
@@ -45,6 +47,39 @@ def test_wanting_a_gradient_does_not_change_positions(skeleton, device):
     assert followed.is_contiguous()
     assert plain.shape == followed.shape == (2, 20, 200, 3)
     torch.testing.assert_close(plain, followed.detach(), atol=1e-12, rtol=0)
+
+
+@pytest.mark.skipif(not torch.backends.mkl.is_available(), reason="this build of torch has no MKL")
+@pytest.mark.parametrize(("influences", "layout"), [(3, torch.sparse_csr), (12, torch.strided)])
+def test_matrix_on_a_cpu_is_sparse_where_vertices_have_few_influences(influences, layout):
+    character = random_character(human_skeleton(), vertices=300, influences=influences, seed=4)
+    assert Skinner.from_character(character).rows.layout == layout
+
+
+@pytest.mark.skipif(not torch.backends.mkl.is_available(), reason="this build of torch has no MKL")
+@pytest.mark.parametrize("skeleton", [human_skeleton(), skeleton_with_a_tail()])
+def test_sparse_and_dense_matrices_give_the_same_positions_and_gradients(skeleton):
+    character = random_character(skeleton, vertices=300, influences=3, seed=4)
+    motion = random_motion(skeleton, 20, seed=4)
+    rotations, positions = forward_kinematics(character.skeleton, motion.root_translation, motion.local_rotations)
+    sparse = Skinner.from_character(character)
+    assert sparse.rows.layout == torch.sparse_csr
+    dense = replace(sparse, rows=sparse.rows.to_dense())
+    torch.testing.assert_close(sparse.pose(rotations, positions), dense.pose(rotations, positions), atol=1e-12, rtol=0)
+    followed = positions.requires_grad_()
+    gradients = [torch.autograd.grad(s.pose(rotations, followed).sin().sum(), followed)[0] for s in (sparse, dense)]
+    torch.testing.assert_close(*gradients, atol=1e-10, rtol=0)  # sums over 300 vertices
+
+
+@pytest.mark.parametrize("skeleton", [human_skeleton(), skeleton_with_a_tail()])
+def test_gradients_reach_the_points_of_a_skinner(skeleton):
+    character = random_character(skeleton, vertices=12, influences=3, seed=5)
+    motion = random_motion(skeleton, 3, seed=5)
+
+    def pose(points: torch.Tensor) -> torch.Tensor:
+        return Skinner.from_points(character, points, character.weights).pose_motion(motion)
+
+    assert torch.autograd.gradcheck(pose, character.bind_vertices.clone().requires_grad_())
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
