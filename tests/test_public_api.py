@@ -16,14 +16,16 @@ SOURCE = Path(retargetbench.__file__)
 
 PUBLIC = {
     "CANONICAL_JOINTS", "CANONICAL_PARENTS", "Character", "CharacterError", "Clip", "Column", "ConformanceReport",
-    "Dataset", "DatasetError", "DatasetInfo", "Evaluation", "FileFormatError", "FileFormatInfo", "MethodInfo",
-    "MethodOutputError", "Metric", "MetricInfo", "MetricValue", "MissingExtraError", "Motion", "PluginError",
-    "RetargetBenchError", "RetargetMethod", "RootRule", "SPLIT_ATOMS", "Skeleton", "Skinner", "Split", "SplitAtom",
-    "SplitRow", "Task", "TrackingError", "UNDEFINED", "UnknownNameError", "UsageError", "__version__",
-    "apply_root_rule", "canonical_index", "canonical_skeleton", "catalogue", "check_method", "create_method",
-    "create_metric", "find_canonical_map", "forward_kinematics", "from_canonical_motion", "hemisphere_continuous",
-    "hookimpl", "joint_positions", "lowest_sole", "open_dataset", "padded_batch", "per_character", "resample",
-    "resample_to_frames", "resolve_device", "root_scale", "to_canonical_motion",
+    "Dataset", "DatasetError", "DatasetInfo", "Evaluation", "FileFormatError", "FileFormatInfo",
+    "FolderDatasetWriter", "MethodInfo", "MethodOutputError", "Metric", "MetricInfo", "MetricValue",
+    "MissingExtraError", "Motion", "PluginError", "RetargetBenchError", "RetargetMethod", "RootRule", "SPLIT_ATOMS",
+    "Skeleton", "Skinner", "Split", "SplitAtom", "SplitRow", "Task", "TrackingError", "UNDEFINED",
+    "UnknownNameError", "UsageError", "__version__", "apply_root_rule", "balanced_default", "canonical_index",
+    "canonical_skeleton", "catalogue", "character_from_shape", "check_method", "clip_from_bvh", "create_method",
+    "create_metric", "every_pair", "find_canonical_map", "forward_kinematics", "from_canonical_motion",
+    "hemisphere_continuous", "hookimpl", "joint_positions", "lowest_sole", "open_dataset", "padded_batch",
+    "per_character", "read_bvh", "read_shape_npz", "resample", "resample_to_frames", "resolve_device", "root_scale",
+    "save_motion", "to_canonical_motion", "write_folder_dataset",
 }  # fmt: skip
 """A name that disappears from here breaks plugins: say so in the changelog."""
 

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from retargetbench.character import Character
     from retargetbench.clip import SPLIT_ATOMS, Clip, SplitAtom, Task
     from retargetbench.datasets.base import Dataset, Split, SplitRow
+    from retargetbench.datasets.folder_writer import FolderDatasetWriter, write_folder_dataset
     from retargetbench.datasets.opening import open_dataset
+    from retargetbench.datasets.splits import balanced_default, every_pair
     from retargetbench.device import resolve_device
     from retargetbench.errors import (
         CharacterError,
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
         UnknownNameError,
         UsageError,
     )
+    from retargetbench.formats.bvh import read_bvh
+    from retargetbench.formats.export import save_motion
+    from retargetbench.formats.shape_npz import read_shape_npz
     from retargetbench.hookspecs import hookimpl
     from retargetbench.kinematics import (
         Skinner,
@@ -43,6 +48,7 @@ if TYPE_CHECKING:
     from retargetbench.motion import Motion
     from retargetbench.plugins import catalogue, create_method, create_metric
     from retargetbench.registry import Column, DatasetInfo, FileFormatInfo, MethodInfo, MetricInfo
+    from retargetbench.rigs import character_from_shape, clip_from_bvh
     from retargetbench.skeleton import (
         CANONICAL_JOINTS,
         CANONICAL_PARENTS,
@@ -68,7 +74,9 @@ _HOMES = {
     "character": ("Character",),
     "clip": ("SPLIT_ATOMS", "Clip", "SplitAtom", "Task"),
     "datasets.base": ("Dataset", "Split", "SplitRow"),
+    "datasets.folder_writer": ("FolderDatasetWriter", "write_folder_dataset"),
     "datasets.opening": ("open_dataset",),
+    "datasets.splits": ("balanced_default", "every_pair"),
     "device": ("resolve_device",),
     "errors": (
         "CharacterError",
@@ -82,6 +90,9 @@ _HOMES = {
         "UnknownNameError",
         "UsageError",
     ),
+    "formats.bvh": ("read_bvh",),
+    "formats.export": ("save_motion",),
+    "formats.shape_npz": ("read_shape_npz",),
     "hookspecs": ("hookimpl",),
     "kinematics": (
         "Skinner",
@@ -97,6 +108,7 @@ _HOMES = {
     "motion": ("Motion",),
     "plugins": ("catalogue", "create_method", "create_metric"),
     "registry": ("Column", "DatasetInfo", "FileFormatInfo", "MethodInfo", "MetricInfo"),
+    "rigs": ("character_from_shape", "clip_from_bvh"),
     "skeleton": (
         "CANONICAL_JOINTS",
         "CANONICAL_PARENTS",
@@ -151,6 +163,7 @@ __all__ = [
     "Evaluation",
     "FileFormatError",
     "FileFormatInfo",
+    "FolderDatasetWriter",
     "MethodInfo",
     "MethodOutputError",
     "Metric",
@@ -173,12 +186,16 @@ __all__ = [
     "UsageError",
     "__version__",
     "apply_root_rule",
+    "balanced_default",
     "canonical_index",
     "canonical_skeleton",
     "catalogue",
+    "character_from_shape",
     "check_method",
+    "clip_from_bvh",
     "create_method",
     "create_metric",
+    "every_pair",
     "find_canonical_map",
     "forward_kinematics",
     "from_canonical_motion",
@@ -189,9 +206,13 @@ __all__ = [
     "open_dataset",
     "padded_batch",
     "per_character",
+    "read_bvh",
+    "read_shape_npz",
     "resample",
     "resample_to_frames",
     "resolve_device",
     "root_scale",
+    "save_motion",
     "to_canonical_motion",
+    "write_folder_dataset",
 ]
