@@ -134,7 +134,7 @@ def _winding_of_frames(vertices: torch.Tensor, corners: torch.Tensor, points: to
     low, high = mesh.amin(2, keepdim=True), mesh.amax(2, keepdim=True)
     near = ((query >= low) & (query < high)).all(0)
     if bool(near.any()):
-        grid = _sort_into_cells(mesh, query, near, size=max(8, int(corners.shape[1] ** 0.5 / 2)))
+        grid = _sort_into_cells(mesh, query, near, size=max(8, int(corners.shape[1] ** 0.5)))
         face, frame, point = _candidate_pairs(grid, corners, frames=len(vertices))
         _add_crossings(winding, mesh, query, corners.index_select(1, face) + frame * vertices.shape[1], point)
     return winding.view(query.shape[1:])
