@@ -95,36 +95,44 @@ def _largest_of_frames(
     vertices: torch.Tensor, clusters: FaceClusters, points: torch.Tensor, chosen: torch.Tensor, width: int
 ) -> torch.Tensor:
     """Compute `largest_distance` for frames with at most ``width`` chosen points, worked on together."""
-    largest = vertices.new_zeros(len(vertices))
     _, picks = chosen.int().topk(width)
     picked = points.gather(1, picks[..., None].expand(-1, -1, 3))
     mesh = vertices.reshape(-1, 3)
     first_vertex = torch.arange(len(vertices), device=vertices.device)[:, None] * vertices.shape[1]
     seeds = _rows(mesh, first_vertex + clusters.members[:, 0])
-
-    # Rounding of these distances does not matter: any cluster gives a bound, a near one a tight bound.
-    near = torch.cdist(picked, seeds).argmin(-1)
-    around = _rows(mesh, first_vertex[..., None] + clusters.members[near])
-    bounds = (around - picked[:, :, None]).square().sum(-1).amin(-1).sqrt()
-    bounds = torch.where(chosen.gather(1, picks), bounds, -torch.inf)
     members = _rows(mesh, first_vertex[..., None] + clusters.members)
     radii = (members - seeds[:, :, None]).square().sum(-1).amax(-1).sqrt() + _SLACK
+    # Rounding of these distances does not matter: any cluster gives a bound, a near one a tight bound.
+    bounds, near = torch.cdist(picked, seeds).min(-1)
+    bounds = torch.where(chosen.gather(1, picks), bounds + _SLACK, -torch.inf)
 
-    while True:
-        bound, place = bounds.topk(min(_POINTS_AT_ONCE, width), dim=1)
-        frame, rank = (bound > largest[:, None]).nonzero(as_tuple=True)
-        if len(frame) == 0:
-            return largest
-        place, bound = place[frame, rank], bound[frame, rank]
-        point = picked[frame, place]
+    def tighten(frame: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
+        """Bound distances by all vertices of the nearest cluster."""
+        around = members[frame, near[frame, place]]
+        return (around - picked[frame, place][:, None]).square().sum(-1).amin(-1).sqrt()
+
+    def measure(largest: torch.Tensor) -> torch.Tensor:
+        """Measure a few points with the largest bounds, and take them out."""
+        _, place = bounds.topk(min(_POINTS_AT_ONCE, width), dim=1)
+        frame, rank = (bounds.gather(1, place) > largest[:, None]).nonzero(as_tuple=True)
+        place = place[frame, rank]
+        point, bound = picked[frame, place], tighten(frame, place)
         least = (seeds[frame] - point[:, None]).square().sum(-1).sqrt() - radii[frame]
         pair, cluster = (least <= bound[:, None]).nonzero(as_tuple=True)
         corners = first_vertex[frame[pair], :, None] + clusters.faces[cluster]
         triangles = _rows(mesh, corners).permute(2, 3, 0, 1).contiguous()
         distances = point_triangle_distance(point[pair].T[..., None], triangles).amin(1)
         nearest = torch.full_like(bound, torch.inf).scatter_reduce(0, pair, distances, "amin")
-        largest = largest.scatter_reduce(0, frame, nearest, "amax")
         bounds[frame, place] = -torch.inf
+        return largest.scatter_reduce(0, frame, nearest, "amax")
+
+    # The first points rule out most others by a bound that costs little; the rest are worth a tight one.
+    largest = measure(vertices.new_zeros(len(vertices)))
+    left = (bounds > largest[:, None]).nonzero(as_tuple=True)
+    bounds[left] = tighten(*left)
+    while bool((bounds > largest[:, None]).any()):
+        largest = measure(largest)
+    return largest
 
 
 def point_triangle_distance(points: torch.Tensor, triangles: torch.Tensor) -> torch.Tensor:
@@ -135,17 +143,20 @@ def point_triangle_distance(points: torch.Tensor, triangles: torch.Tensor) -> to
     a, b, c = triangles
     normal = _cross(b - a, c - a)
     area = _dot(normal, normal).sqrt()
-    sides, squares = [], []
+    sides, squares, lengths = [], [], []
     for start, end in ((a, b), (b, c), (c, a)):
         edge, offset = end - start, points - start
         sides.append(_dot(_cross(edge, offset), normal) >= 0)
-        along = (_dot(offset, edge) / _dot(edge, edge).clamp_min(_TINY)).clamp(0, 1)
+        lengths.append(_dot(edge, edge))
+        along = (_dot(offset, edge) / lengths[-1].clamp_min(_TINY)).clamp(0, 1)
         rest = offset - along * edge
         squares.append(_dot(rest, rest))
     height = _dot(points - a, normal).abs() / area.clamp_min(_TINY)
     to_edges = torch.minimum(torch.minimum(squares[0], squares[1]), squares[2]).sqrt()
-    # A face without area has no plane to be over.
-    return torch.where(sides[0] & sides[1] & sides[2] & (area > _TINY), height, to_edges)
+    # The normal of a face that is next to a line is all rounding, and its edges are near wherever one is over it.
+    longest = torch.maximum(torch.maximum(lengths[0], lengths[1]), lengths[2])
+    has_plane = area > torch.finfo(area.dtype).eps ** 0.5 * longest
+    return torch.where(sides[0] & sides[1] & sides[2] & has_plane, height, to_edges)
 
 
 _TINY = 1e-30
