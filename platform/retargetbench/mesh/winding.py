@@ -71,17 +71,20 @@ def winding_number(
         )
     if faces.ndim != 2 or faces.shape[1] != 3:
         raise UsageError(f"winding_number needs faces (F, 3), got {tuple(faces.shape)}")
+    chosen = _choose_backend(backend, vertices.device)
+    if points.numel() == 0 or len(faces) == 0:
+        return torch.zeros(points.shape[:-1], dtype=torch.int32, device=points.device)
     flat_vertices = vertices.detach().float().reshape(-1, *vertices.shape[-2:])
     flat_points = points.detach().float().reshape(-1, *points.shape[-2:])
-    if _choose_backend(backend, vertices.device) == "warp":
+    if chosen == "warp":
         from retargetbench.mesh.winding_warp import winding_number_warp
 
-        return winding_number_warp(flat_vertices, faces, flat_points).view(*batch, -1)
+        return winding_number_warp(flat_vertices, faces, flat_points).view(points.shape[:-1])
     winding = torch.empty(flat_points.shape[:2], dtype=torch.int32, device=points.device)
     corners = faces.T.contiguous()
     for part in frame_chunks(len(flat_vertices), len(faces), vertices.device):
         winding[part] = _winding_of_frames(flat_vertices[part], corners, flat_points[part])
-    return winding.view(*batch, -1)
+    return winding.view(points.shape[:-1])
 
 
 def frame_chunks(frame_count: int, face_count: int, device: torch.device) -> Iterator[slice]:

@@ -34,11 +34,12 @@ def supports(device: torch.device) -> bool:
 
 
 def winding_number_warp(vertices: torch.Tensor, faces: torch.Tensor, points: torch.Tensor) -> torch.Tensor:
-    """Compute winding numbers (B, M) int32 from float32 vertices (B, N, 3), faces (F, 3) and points (B, M, 3)."""
+    """Compute winding numbers (B, M) int32 from float32 vertices (B, N, 3), faces (F, 3) and points (B, M, 3).
+
+    No axis may be empty.
+    """
     _initialise()
     winding = torch.zeros(points.shape[:2], dtype=torch.int32, device=points.device)
-    if winding.numel() == 0 or len(faces) == 0:
-        return winding
     vertices, points = vertices.contiguous(), points.contiguous()
     posed = vertices[0].clone()
     tops = vertices[..., 2].amax(1)
