@@ -76,6 +76,7 @@ def _bars(rows: Sequence[TableRow], columns: Sequence[Column]) -> Figure:
                 axes.text(0.0, place, " –", va="center")
         axes.set_yticks(places, [row.method for row in rows] if k == 0 else [""] * len(rows))
         axes.invert_yaxis()
+        axes.locator_params(axis="x", nbins=4)  # labels of small numbers are long
         axes.set_title(column_title(column), fontsize=9)
     return figure
 
