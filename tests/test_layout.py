@@ -90,7 +90,7 @@ def test_test_files_have_names_of_their_own():
 LAYERS: list[tuple[str, ...]] = [
     ("errors", "registry", "skeleton", "motion", "character", "clip", "caching", "device"),
     ("kinematics", "transfer"),
-    ("mesh", "mesh_rays", "sensor_names", "_sensor_geometry", "sensors", "formats", "rigs", "rest_pose"),
+    ("mesh", "sensor_names", "_sensor_geometry", "sensors", "formats", "rigs", "rest_pose"),
     ("methods", "metrics", "datasets", "hookspecs", "builtin", "discovery", "plugins"),
     ("testing", "scaffold", "benchmark", "retargeting", "training", "rendering"),
     ("viewer", "cli"),

@@ -7,7 +7,7 @@ import pytest
 import torch
 import trimesh
 
-from retargetbench.mesh_rays import cast_rays, vertex_normals
+from retargetbench.mesh.rays import cast_rays, vertex_normals
 
 
 def bumpy_sphere() -> trimesh.Trimesh:
@@ -84,7 +84,7 @@ def test_many_faces_give_the_same_hits_as_few(monkeypatch):
     mesh = bumpy_sphere()
     origins, directions = (torch.tensor(values) for values in rays_through(20))
     whole = cast_rays(origins, directions, torch.tensor(mesh.triangles))
-    monkeypatch.setattr("retargetbench.mesh_rays._FACES_PER_CHUNK", 100)
+    monkeypatch.setattr("retargetbench.mesh.rays._FACES_PER_CHUNK", 100)
     chunked = cast_rays(origins, directions, torch.tensor(mesh.triangles))
     key = [torch.argsort(hits.ray * len(mesh.faces) + hits.face) for hits in (whole, chunked)]
     for one, other in zip(whole, chunked, strict=True):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from retargetbench.errors import CharacterError
-from retargetbench.mesh_rays import vertex_normals
+from retargetbench.mesh.rays import vertex_normals
 from retargetbench.sensor_names import BONES, SENSOR_NAMES, SENSORS_PER_BONE
 from retargetbench.skeleton import canonical_index, strip_namespace
 

@@ -29,7 +29,7 @@ from retargetbench._sensor_geometry import (
 from retargetbench.caching import per_character
 from retargetbench.errors import UsageError
 from retargetbench.kinematics import Skinner
-from retargetbench.mesh_rays import cast_rays
+from retargetbench.mesh.rays import cast_rays
 from retargetbench.sensor_names import (
     ALONG,
     AROUND,

@@ -1,1 +1,1 @@
-"""Exact geometry of triangle meshes: closing cut surfaces, winding numbers."""
+"""Exact geometry of triangle meshes: closing cut surfaces, winding numbers, distances, rays."""
