@@ -19,7 +19,7 @@ SEGMENTS = 47
 """Vertices around the trunk before faces are cut into four; gives 13 674 vertices, as many as detailed bodies have."""
 
 
-def fine_body(name: str = "average", *, segments: int = SEGMENTS) -> Character:
+def fine_body(name: str, *, segments: int = SEGMENTS) -> Character:
     """Make a body of the capsule dataset with a finer mesh; its surface is the same up to the size of its faces."""
     build = next(build for build in BUILDS if build.name == name)
     return _quarter_faces(Body(replace(build, segments=segments)).character)
@@ -77,16 +77,17 @@ def _add_fingers(skeleton: Skeleton) -> Skeleton:
     return Skeleton(tuple(names), tuple(parents), torch.cat(offsets), skeleton.canonical)
 
 
-def poses(name: str, frames: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """World rotations (T, 22, 3, 3) and positions (T, 22, 3) of frames taken evenly from all motions of a body."""
+def copied_poses(source: str, character: Character, frames: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """World rotations (T, 22, 3, 3) and positions (T, 22, 3) of frames from all motions of another body.
+
+    Rotations are copied, so hands that touch the other body are inside a stouter one.
+    """
     dataset = open_capsules()
-    skeleton = dataset.character(name).skeleton
-    clips = [dataset.clip(name, motion) for owner, motion in dataset.clip_names if owner == name]
-    rotations, positions = zip(
-        *(forward_kinematics(skeleton, c.motion.root_translation, c.motion.local_rotations) for c in clips), strict=True
-    )
-    chosen = torch.linspace(0, sum(len(p) for p in positions) - 1, frames).long()
-    return torch.cat(rotations)[chosen], torch.cat(positions)[chosen]
+    clips = [dataset.clip(source, motion) for owner, motion in dataset.clip_names if owner == source]
+    rotations = torch.cat([clip.motion.local_rotations for clip in clips])
+    chosen = torch.linspace(0, len(rotations) - 1, frames).long()
+    root = character.skeleton.rest_positions[:1].expand(frames, 3)
+    return forward_kinematics(character.skeleton, root, rotations[chosen])
 
 
 def random_poses(skeleton: Skeleton, frames: int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -20,7 +20,7 @@ import igl
 import numpy as np
 import torch
 import trimesh
-from bodies import SEGMENTS, body_with_soft_skin, fine_body, poses, random_poses
+from bodies import SEGMENTS, body_with_soft_skin, copied_poses, fine_body, random_poses
 from trimesh.ray import has_embree
 
 from retargetbench.kinematics import Skinner, skinning_transforms
@@ -39,7 +39,8 @@ TORCH_BOUND, WARP_BOUND = 4.0, 20.0
 SKINNING_BOUND = 3.0
 """How much faster than blending matrices skinning must be."""
 
-BODY = "average"
+BODY, SOURCE = "stout", "average"
+"""The body that is posed, and the one whose motions it gets."""
 
 
 class Queries(NamedTuple):
@@ -141,7 +142,7 @@ def _limb_queries(body: Character, definition: Definition, frames: int, count: i
     """
     model = body_model(body, definition)
     (obstacle,) = model.obstacles
-    posed = model.skinner.pose(*poses(BODY, frames))
+    posed = model.skinner.pose(*copied_poses(SOURCE, body, frames))
     limbs = posed[:, obstacle.limb_vertices]
     generator = torch.Generator().manual_seed(0)
     chosen = torch.linspace(0, limbs.shape[1] - 1, count).long()
@@ -151,7 +152,7 @@ def _limb_queries(body: Character, definition: Definition, frames: int, count: i
 
 def _skin_queries(body: Character, frames: int, count: int) -> Queries:
     """The whole surface, and points around it in random order: many of them over every face."""
-    posed = Skinner.from_character(body).pose(*poses(BODY, frames))
+    posed = Skinner.from_character(body).pose(*copied_poses(SOURCE, body, frames))
     generator = torch.Generator().manual_seed(0)
     chosen = torch.randint(body.vertex_count, (count,), generator=generator)
     return Queries(posed, body.faces, posed[:, chosen] + 0.05 * torch.randn(frames, count, 3, generator=generator))
