@@ -90,8 +90,8 @@ class LeftArm:
         if key.touch == "palms":
             return self._palms(gap)
         if key.touch == "thigh":
-            point, normal, weights = self.body.thigh_surface(0.55, math.radians(25.0))
-            return self._touch(point, normal, (-0.2, -1.0, 0.3), (0.8, 0.2, -0.6), weights, gap)
+            point, normal, weights = self.body.thigh_surface(0.55, math.radians(40.0))
+            return self._touch(point, normal, (-0.2, -1.0, 0.3), (1.0, 0.4, 0.0), weights, gap)
         stature, radius = self.body.measures.stature, self.body.measures.arm_radius
         # height, azimuth in degrees, direction of the fingers, natural direction of the elbow
         height, azimuth_deg, fingers, pole = {

@@ -121,10 +121,12 @@ SCORES: tuple[Score, ...] = (
     Score(
         "hand_to_head",
         "contact",
-        66,
-        left=(Hand(0, "hang"), Hand(33, "hang", swing=6.0), Hand(65, "hang")),
-        right=_there_and_back(66, 26, 44, "head"),
-        trunk={"lean": ((8, 0.0), (26, -4.0), (44, -4.0), (65, 0.0)), "nod": ((20, 0.0), (34, 10.0), (52, 0.0))},
+        78,
+        left=(Hand(0, "hang"), Hand(39, "hang", swing=6.0), Hand(77, "hang")),
+        # Raised on the way, or else fingers that turn up would sweep through the head where shoulders are wide.
+        right=(Hand(0, "hang"), Hand(18, "wave", swing=20.0), Hand(32, "head"),
+               Hand(46, "head"), Hand(60, "wave", swing=20.0), Hand(77, "hang")),
+        trunk={"lean": ((8, 0.0), (32, -4.0), (46, -4.0), (77, 0.0)), "nod": ((24, 0.0), (38, 10.0), (56, 0.0))},
     ),
     Score(
         "hands_on_belly",
