@@ -116,10 +116,9 @@ def format_number(value: float, *, digits: int = 4) -> str:
         return UNDEFINED_TEXT
     if not math.isfinite(value) or value == 0:
         return f"{value:g}"
-    if not 1e-4 <= abs(value) < 1e6:
-        return f"{value:.{digits - 1}e}"
-    decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
-    return f"{value:.{decimals}f}"
+    scientific = f"{value:.{digits - 1}e}"
+    exponent = int(scientific.partition("e")[2])  # after rounding: 9.9999 has four digits as 10.00
+    return f"{value:.{max(0, digits - 1 - exponent)}f}" if -4 <= exponent < 6 else scientific
 
 
 def format_estimate(estimate: Estimate) -> str:
