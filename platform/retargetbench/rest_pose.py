@@ -105,7 +105,8 @@ def rotation_between(before: torch.Tensor, after: torch.Tensor, prior: torch.Ten
     # roma's closed-form Procrustes does not resolve so small a share of the prior; the decomposition does.
     left, _, right = torch.linalg.svd(after.mT @ before / scales.sum() + _PRIOR_SHARE * swung)
     signs = torch.stack([scales.new_ones(()), scales.new_ones(()), torch.linalg.det(left @ right).sign()])
-    return left @ (signs[:, None] * right)
+    rotation: torch.Tensor = left @ (signs[:, None] * right)
+    return rotation
 
 
 def _smallest_rotation(before: torch.Tensor, after: torch.Tensor) -> torch.Tensor:
