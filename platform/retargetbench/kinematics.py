@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     from retargetbench.skeleton import Skeleton
 
 SPARSE_FROM_JOINTS = 50
-"""From this many weighted joints on, a sparse matrix is faster on a GPU, and on a CPU where gradients are wanted."""
+"""From this many weighted joints on, skinning uses a sparse matrix on a GPU, and on a CPU where gradients are wanted.
+
+Measured on a CPU; no GPU was at hand.
+"""
 
 SPARSE_BELOW_DENSITY = 0.25
 """On a CPU, without gradients, a sparse matrix is faster where fewer than this share of its entries are not zero.
