@@ -12,6 +12,7 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from pathlib import Path
 
 CANONICAL = [
@@ -117,8 +118,10 @@ def humanoid(
     return rig
 
 
-def turned_rest(rig: Rig, *, degrees: float, seed: int = 0) -> tuple[Rig, list[Rotation]]:
+def turned_rest(rig: Rig, *, degrees: float, seed: int = 0, rigid: Collection[str] = ()) -> tuple[Rig, list[Rotation]]:
     """Turn the rest of a rig joint by joint, bones keep their lengths and branches their shape.
+
+    Joints named in ``rigid`` turn with their parents, as a rig without them can only have it.
 
     Returns:
         The rig at the new rest, and for each joint the rotation that took its children's offsets there. A joint with
@@ -134,8 +137,8 @@ def turned_rest(rig: Rig, *, degrees: float, seed: int = 0) -> tuple[Rig, list[R
         if len(children) == 1:
             axis = np.cross(axis, before.apply(rig.offsets[children[0]]))
         length = np.linalg.norm(axis)
-        step = Rotation.from_rotvec(axis / length * np.radians(degrees)) if length > 0 and children else None
-        turns.append(step * before if step is not None and j > 0 else before)
+        turns_itself = j > 0 and length > 0 and children and rig.names[j] not in rigid
+        turns.append(Rotation.from_rotvec(axis / length * np.radians(degrees)) * before if turns_itself else before)
         for child in children:
             offsets[child] = turns[j].apply(rig.offsets[child])
     return replace(rig, offsets=offsets), turns
@@ -240,8 +243,9 @@ def boxes(rig: Rig) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     vertices, faces, weights = [], [], []
     for k, parent in enumerate(CANONICAL_PARENTS):
         children = [c for c, p in enumerate(CANONICAL_PARENTS) if p == k]
-        tip = rest[children[0]] if children else rest[k] + 0.5 * (rest[k] - rest[parent])
-        bone = tip - rest[k]
+        bone = rest[children[0]] - rest[k] if children else 0.5 * (rest[k] - rest[parent])
+        if CANONICAL[k].endswith("ToeBase"):
+            bone[1] = 0.0  # toes lie flat on the floor
         side = np.cross(bone, [0.3, 0.5, 0.8])
         side *= 3 / np.linalg.norm(side)
         across = np.cross(bone, side)
@@ -299,7 +303,9 @@ def write_tiny_r2et(folder: Path) -> None:
         if name != "AJ":
             for motion, frames in (("Salsa Dancing", 12), ("Gangnam Style", 15)):
                 write_bvh(folder / "demo" / name / f"{motion}.bvh", rig, *random_motion(rig, frames, seed=seed))
-    other, _ = turned_rest(humanoid(prefix="", scale=1.05, pelvis=True), degrees=6)
-    write_bvh(folder / "demo" / "Ortiz" / "Thankful.bvh", other, *random_motion(other, 10, seed=5))
+    other, _ = turned_rest(humanoid(prefix="", scale=1.05, pelvis=True), degrees=6, rigid=["Pelvis"])
+    root, vectors = random_motion(other, 10, seed=5)
+    vectors[:, other.names.index("Pelvis")] = 0  # the other rigs have no such joint, so they could not follow it
+    write_bvh(folder / "demo" / "Ortiz" / "Thankful.bvh", other, root, vectors)
     longer = humanoid(prefix="mixamorig1:", scale=1.07, fingers=False)
     write_bvh(folder / "demo" / "Ortiz" / "Situp To Idle.bvh", longer, *random_motion(longer, 9, seed=6))
