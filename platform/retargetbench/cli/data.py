@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from retargetbench.cli.groups import BenchGroup
 from retargetbench.cli.listing import format_table
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Import, check and list datasets.")
 _importers = typer.Typer(help="Make a dataset of your own files.")
-app.add_typer(_importers, name="import")
+app.add_typer(_importers, name="import", cls=BenchGroup)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 Spec = Annotated[str, typer.Argument(metavar="DATASET", help="A dataset folder, or the name of a registered dataset.")]
@@ -131,7 +132,7 @@ def show(dataset: Spec, *, as_json: AsJson = False) -> None:
 def _print_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     cells = [
         [
-            f"{value:.3f}" if isinstance(value, float) and headings[i].endswith(" m") else _cell(value)
+            f"{round(value, 3) + 0.0:.3f}" if isinstance(value, float) and headings[i].endswith(" m") else _cell(value)
             for i, value in enumerate(row)
         ]
         for row in rows
