@@ -31,7 +31,8 @@ def run_guarded(action: Callable[[], object], *, debug: bool = False) -> int:
     """
     try:
         action()
-        sys.stdout.flush()
+        if sys.stdout is not None:  # None where a shell has closed it
+            sys.stdout.flush()
     except typer.Exit as end:
         return end.exit_code
     except KeyboardInterrupt:
@@ -60,6 +61,9 @@ def explain(error: Exception) -> tuple[str, int]:
         context = getattr(error, "ctx", None)
         hint = f"\nSee '{context.command_path} --help'" if context is not None else ""
         return f"error: {error.format_message()}{hint}", error.exit_code
+    if isinstance(error, OSError) and error.strerror:
+        where = f"{error.filename}: " if error.filename is not None else ""
+        return f"error: {where}{error.strerror}", FAILED
     return f"error: {one_line(error)} (unexpected; --debug shows where)", FAILED
 
 
