@@ -52,6 +52,7 @@ def retarget_command(
     method_options = _options_of(method, options or [])
     _check_output(output, source, target, source_character)
 
+    from retargetbench.datasets.check import PLAUSIBLE_HEIGHT
     from retargetbench.device import resolve_device
     from retargetbench.formats.export import save_motion
     from retargetbench.plugins import create_method
@@ -62,10 +63,16 @@ def retarget_command(
     character = load_character(target, straighten=straighten, unit=unit)
     motion = retarget_clip(retargeter, loaded.clip, character)
     save_motion(output, character, motion)
-    for warning in loaded.warnings:
-        typer.echo(f"warning: {source}: {warning}", err=True)
+    warnings = [f"{source}: {warning}" for warning in loaded.warnings]
+    warnings += [
+        f"{each.name} is {each.height:.3g} m tall; is --unit {unit:g} right for its file?"
+        for each in (loaded.clip.character, character)
+        if not PLAUSIBLE_HEIGHT[0] <= each.height <= PLAUSIBLE_HEIGHT[1]
+    ]
+    for warning in warnings:
+        typer.echo(f"warning: {warning}", err=True)
     scale = root_path_scale(loaded.clip, character, motion)
-    count = len(loaded.warnings)
+    count = len(warnings)
     parts = [
         f"{motion.frame_count} frames, {motion.frame_count / motion.fps:.2f} s at {motion.fps:g} fps",
         f"root scale {scale:.3f}" if scale is not None else "root stays in place",
@@ -89,7 +96,12 @@ def _check_output(output: Path, *inputs: str | None) -> None:
     """Refuse an output that could not be written, before any work is done."""
     if output.suffix.lower() not in _SUFFIXES:
         raise UsageError(f"cannot write {output}: suffix {output.suffix!r} is not one of {', '.join(_SUFFIXES)}")
-    if output.is_dir() or not output.absolute().parent.is_dir():
-        raise UsageError(f"cannot write {output}: it is a folder, or its folder does not exist; make the folder first")
-    if any(text is not None and Path(text).resolve() == output.resolve() for text in inputs):
-        raise UsageError(f"cannot write {output}: it is also an input, which would be lost")
+    try:
+        if output.is_dir():
+            raise UsageError(f"cannot write {output}: it is a folder; give the name of a file")
+        if not output.absolute().parent.is_dir():
+            raise UsageError(f"cannot write {output}: its folder does not exist; make it first")
+        if any(text is not None and Path(text).resolve() == output.resolve() for text in inputs):
+            raise UsageError(f"cannot write {output}: it is also an input, which would be lost")
+    except OSError as error:  # a name that the file system cannot hold
+        raise UsageError(f"cannot write {output}: {error.strerror}") from None
