@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from retargetbench.clip import Clip
     from retargetbench.datasets.base import Split
 
-_UNUSABLE_NAME = re.compile(r"[/\\:\x00-\x1f\x7f]|^[. ]|[. ]$|^$")
+_UNUSABLE_NAME = re.compile(r"[/\\:\x00-\x1f\x7f\ud800-\udfff]|^[. ]|[. ]$|^$")
 
 
 class FolderDatasetWriter:
@@ -160,9 +160,9 @@ class FolderDatasetWriter:
             "seen_characters": sorted(seen["characters"]),
             "seen_motions": sorted(seen["motions"]),
         }
-        (self._folder / INDEX).write_bytes(index_to_csv(self._entries).encode())
-        (self._folder / MANIFEST).write_bytes(yaml.safe_dump(manifest, sort_keys=False, allow_unicode=True).encode())
-        (self._folder / "README.md").write_bytes(readme.encode())
+        self._write_file(INDEX, index_to_csv(self._entries).encode())
+        self._write_file(MANIFEST, yaml.safe_dump(manifest, sort_keys=False, allow_unicode=True).encode())
+        self._write_file("README.md", readme.encode())
         _check_whole(FolderDataset(self._folder))
         self._put_in_place()
         return FolderDataset(self.path)
@@ -172,10 +172,17 @@ class FolderDatasetWriter:
         if entry.path.casefold() in self._taken:
             raise DatasetError(f"two files of the dataset would be {entry.path}; give one of them another name")
         self._taken.add(entry.path.casefold())
-        target = self._folder / entry.path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(data)
+        self._write_file(entry.path, data)
         self._entries.append(replace(entry, size=len(data), sha256=hashlib.sha256(data).hexdigest()))
+
+    def _write_file(self, path: str, data: bytes) -> None:
+        target = self._folder / path
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(data)
+        except OSError as error:
+            # Not a DatasetError: an importer takes that for the fault of one file and goes on.
+            raise UsageError(f"{self.path / path} cannot be written: {error.strerror}; choose another folder") from None
 
     def _put_in_place(self) -> None:
         old = self.path.with_name(f".{self.path.name}.{uuid.uuid4().hex[:8]}.old")
@@ -264,8 +271,10 @@ def _check_whole(dataset: FolderDataset) -> None:
 
 
 def _file_name(name: str) -> str:
-    if _UNUSABLE_NAME.search(name) or len(name.encode()) > 150:
+    # Surrogates stand for bytes of a file name that are no UTF-8; the index could not hold them.
+    if _UNUSABLE_NAME.search(name) or len(name.encode("utf-8", "replace")) > 150:
         raise DatasetError(
-            f"{name!r} cannot be the name of a file; rename it without slashes, colons or dots at the ends"
+            f"{name!r} cannot be the name of a file; rename it to at most 150 bytes of UTF-8 without slashes, colons "
+            f"or dots at the ends"
         )
     return name

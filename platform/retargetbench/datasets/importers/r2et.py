@@ -98,11 +98,14 @@ def import_r2et(
         progress: told about every file.
 
     Raises:
-        UsageError: there is no shape or no BVH file, or ``target`` may not be written.
+        UsageError: there is no shape or no BVH file, the name is empty, or ``target`` may not or cannot be written.
         DatasetError: no file could be used.
     """
     if not source.is_dir():
-        raise UsageError(f"folder {source} does not exist; give R2ET's data folder, which has shapes and motions")
+        what = "is no folder" if source.exists() else "does not exist"
+        raise UsageError(f"{source} {what}; give R2ET's data folder, which has shapes and motions")
+    if not name.strip() or not name.isprintable():
+        raise UsageError(f"{name!r} cannot be the name of a dataset; give one that can be printed on one line")
     shapes, motions = _find_shapes(source), _find_motions(source)
     if not shapes or not motions:
         missing = "shape file (*.npz in a folder shape, train_shape or test_shape)" if not shapes else "BVH file"
@@ -179,6 +182,8 @@ class _Import:
         self.done += 1
         try:
             yield
+        except UsageError:  # nothing can be written, whatever the file
+            raise
         except RetargetBenchError as error:
             self.problems.append(str(error) if str(file) in str(error) else f"{file}: {error}")
 
