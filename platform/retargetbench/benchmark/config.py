@@ -56,6 +56,10 @@ class RunConfig:
             raise UnknownNameError("executor", self.executor, get_args(ExecutorName))
         if not self.methods:
             raise UsageError("no method is named; see bench list methods")
+        if not self.metrics:
+            raise UsageError("no metric is named; see bench list metrics")
+        if self.cluster and self.executor != "submitit":
+            raise UsageError(f"cluster parameters ({', '.join(self.cluster)}) need the executor submitit")
 
 
 HELP: Mapping[str, str] = {f.name: f.metadata["help"] for f in dataclasses.fields(RunConfig)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ from retargetbench.benchmark.config import RunConfig
 from retargetbench.benchmark.environment import describe_environment
 from retargetbench.benchmark.opened import OptionItems, opened_dataset
 from retargetbench.benchmark.predictions import content_key
-from retargetbench.benchmark.run_folder import check_run_name, file_name, read_json
+from retargetbench.benchmark.run_folder import check_run_name, read_json
 from retargetbench.datasets.base import parse_atoms
 from retargetbench.datasets.folder import is_dataset_folder
 from retargetbench.device import resolve_device
@@ -37,6 +38,9 @@ GROUND_TRUTH = "ground-truth"
 REFERENCES = (SOURCE, GROUND_TRUTH)
 
 _PLAN_FORMAT = 1
+
+_UNUSUAL = re.compile(r"[^A-Za-z0-9._-]")
+"""Characters of a dataset's name that the name of a run shall not have."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +104,7 @@ class Plan:
         digest = content_key(
             self.dataset_hash, self.split_name, self.split_hash, self.atoms, self.full, compared, self.seed
         )
-        return f"{file_name(self.dataset_name).replace('%', '_').replace(' ', '_')}-{digest[:10]}"
+        return f"{_UNUSUAL.sub('_', self.dataset_name).strip('._-')[:60] or 'dataset'}-{digest[:10]}"
 
     def torch_device(self) -> torch.device:
         """Return the device of this process."""
@@ -156,6 +160,8 @@ def make_plan(config: RunConfig, *, predictions: Path | None = None, unit: float
             catalogue.method(name)
     spec = str(Path(config.dataset).resolve()) if is_dataset_folder(Path(config.dataset)) else config.dataset
     dataset = opened_dataset(spec)
+    if config.split_name not in dataset.splits:
+        raise UnknownNameError(f"split of dataset {dataset.name}", config.split_name, dataset.splits)
     split = dataset.split(config.split_name)
     if predictions is None:
         methods = [_plan_method(label, name, config.options.get(label, {}), device) for label, name in pairs]

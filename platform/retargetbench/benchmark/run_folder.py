@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 PLAN_FILE = "plan.json"
 SCORES_FILE = "scores.parquet"
 
-_RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+_WRITE_ATTEMPTS = 3
 
 
 def file_name(name: str) -> str:
@@ -95,14 +97,20 @@ class RunFolder:
             RetargetBenchError: the file system refuses.
         """
         unfinished = self.path / ".unfinished"
-        temporary = unfinished / uuid.uuid4().hex
-        try:
-            unfinished.mkdir(parents=True, exist_ok=True)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            temporary.write_bytes(data)
-            os.replace(temporary, path)
-        except OSError as error:
-            raise RetargetBenchError(f"{path} cannot be written: {error.strerror or error}") from None
+        for attempt in range(_WRITE_ATTEMPTS):
+            temporary = unfinished / uuid.uuid4().hex
+            try:
+                unfinished.mkdir(parents=True, exist_ok=True)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                temporary.write_bytes(data)
+                os.replace(temporary, path)
+                return
+            except FileNotFoundError as error:
+                # The same command in another terminal has finished and removed the folder of unfinished files.
+                if attempt == _WRITE_ATTEMPTS - 1:
+                    raise RetargetBenchError(f"{path} cannot be written: {error.strerror}") from None
+            except OSError as error:
+                raise RetargetBenchError(f"{path} cannot be written: {error.strerror or error}") from None
 
     def write_json(self, path: Path, value: Any) -> None:
         """Write a value as JSON, readable by people."""
@@ -133,7 +141,10 @@ def check_run_name(name: str) -> str:
         UsageError: it cannot.
     """
     if not _RUN_NAME.fullmatch(name):
-        raise UsageError(f"{name!r} cannot be a folder name here; use letters, digits, '.', '_' and '-'")
+        raise UsageError(
+            f"{name!r} cannot be a folder name here; use up to 100 letters, digits, '.', '_' and '-', a letter or "
+            f"digit first"
+        )
     return name
 
 

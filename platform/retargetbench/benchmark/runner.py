@@ -75,7 +75,7 @@ def run_benchmark(
     """
     with watch.measure("plan"):
         plan = make_plan(config, predictions=predictions, unit=unit)
-        folder = RunFolder(out / (check_run_name(run) if run else plan.run_id))
+        folder = RunFolder(out / (plan.run_id if run is None else check_run_name(run)))
         if force:
             folder.forget_results()
         else:

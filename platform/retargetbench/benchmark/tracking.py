@@ -10,7 +10,9 @@ import logging
 import math
 import os
 import socket
+import sqlite3
 import time
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +27,7 @@ from retargetbench.errors import RetargetBenchError, TrackingError
 from retargetbench.metrics import SPEED
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from mlflow import MlflowClient
 
@@ -41,6 +43,7 @@ EXPERIMENT = "retargetbench"
 
 _SQLITE = "sqlite:///"
 _CONNECT_SECONDS = 5.0
+_LOCK_SECONDS = 120.0  # one run takes two seconds, and up to ten where it creates the database
 _TAG = "retargetbench."
 
 
@@ -82,7 +85,8 @@ def push_run(folder: RunFolder, uri: str | None = None) -> TrackedRun:
     resolved = resolve_tracking_uri(uri)
     try:
         _check_reachable(resolved)
-        return _push(_client(resolved), resolved, folder, plan, report)
+        with _alone(resolved):
+            return _push(_client(resolved), resolved, folder, plan, report)
     except RetargetBenchError:
         raise
     except Exception as error:  # MLflow, SQLAlchemy and requests each raise their own
@@ -99,6 +103,21 @@ def _check_reachable(uri: str) -> None:
         socket.create_connection((parts.hostname or "", port), timeout=_CONNECT_SECONDS).close()
     except OSError as error:
         raise TrackingError(f"the MLflow server {uri} cannot be reached: {error}") from None
+
+
+@contextmanager
+def _alone(uri: str) -> Iterator[None]:
+    """Let one process at a time send to a database: two that create it, or the same run in it, would collide.
+
+    The lock is SQLite's own on an empty file beside the database, so it ends with a process that is killed.
+    """
+    if not uri.startswith(_SQLITE):
+        yield
+        return
+    database = Path(uri.removeprefix(_SQLITE))
+    with closing(sqlite3.connect(database.with_name(f".{database.name}.lock"), timeout=_LOCK_SECONDS)) as lock:
+        lock.execute("BEGIN EXCLUSIVE")
+        yield
 
 
 def _client(uri: str) -> MlflowClient:
@@ -160,10 +179,11 @@ def _find_or_create(
     more: Mapping[str, str] | None = None,
 ) -> str:
     """Return the MLflow run with these tags, a new one where there is none."""
-    wanted = " and ".join(f"tags.`{key}` = '{value}'" for key, value in tags.items())
-    found = client.search_runs([experiment], wanted, max_results=1)
-    if found:
-        return str(found[0].info.run_id)
+    # A filter cannot hold quotes, which the folder of a run may have in its name; what it lets through is compared.
+    wanted = " and ".join(f"tags.`{key}` = '{value}'" for key, value in tags.items() if "'" not in value)
+    for found in client.search_runs([experiment], wanted):
+        if tags.items() <= found.data.tags.items():
+            return str(found.info.run_id)
     return str(client.create_run(experiment, tags={**tags, **(more or {})}, run_name=name).info.run_id)
 
 

@@ -101,12 +101,12 @@ def run_command(
 
     given = {
         "dataset": dataset,
-        "methods": methods and parse_names(methods),
+        "methods": methods if methods is None else parse_names(methods),
         "options": options and parse_option_texts(options),
         "split": split,
         "split_name": split_name,
         "full": full,
-        "metrics": metrics and parse_names(metrics),
+        "metrics": metrics if metrics is None else parse_names(metrics),
         "workers": workers,
         "executor": executor,
         "cluster": cluster and _parse_cluster(cluster),
@@ -155,7 +155,7 @@ def score_command(
     from retargetbench.benchmark.runner import Stopwatch, run_benchmark, score_run
 
     work = {
-        "metrics": metrics and parse_names(metrics),
+        "metrics": metrics if metrics is None else parse_names(metrics),
         "workers": workers,
         "executor": executor,
         "cluster": cluster and _parse_cluster(cluster),
