@@ -5,26 +5,20 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 from fake_plugins import PluginFolder, plugin_folder
+from tiny_dataset import write_tiny_dataset
 
 from retargetbench.benchmark import opened
 from retargetbench.cli import main
-from retargetbench.datasets.base import Split
-from retargetbench.datasets.capsules import open_capsules
-from retargetbench.datasets.folder_writer import write_folder_dataset
-from retargetbench.datasets.splits import every_pair
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
 BENCH = (sys.executable, "-c", "import sys; from retargetbench.cli import main; sys.exit(main())")
-CHARACTERS = ("average", "child", "slim")
-MOTIONS = ("hand_to_head", "wave")
 
 LAB = """
 import os, signal, sys, time
@@ -121,19 +115,8 @@ class Endless(Metric):
 @pytest.fixture(scope="session")
 def tiny_dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder dataset of three capsule bodies and two motions of 24 frames: 12 rows in four atoms."""
-    capsules = open_capsules()
-    clips = [capsules.clip(character, motion) for character in CHARACTERS for motion in MOTIONS]
-    seen = {"seen_characters": {"average", "slim"}, "seen_motions": {"hand_to_head"}}
-    rows = every_pair([(clip.character.name, clip.name) for clip in clips], CHARACTERS, **seen)
     path = tmp_path_factory.mktemp("data") / "tiny"
-    write_folder_dataset(
-        path,
-        name="tiny",
-        characters=[capsules.character(name) for name in CHARACTERS],
-        clips=[replace(clip, motion=clip.motion.frames(20, 44)) for clip in clips],
-        splits=[Split("default", tuple(replace(row, default=True) for row in rows))],
-        **seen,
-    )
+    write_tiny_dataset(path)
     return path
 
 
