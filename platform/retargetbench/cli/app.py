@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import sys
 from contextlib import contextmanager
@@ -72,6 +73,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         with command.make_context("bench", arguments) as context:
             command.invoke(context)
 
+    for stream in (sys.stdout, sys.stderr):
+        # Names of files may hold bytes that are no text, and tables hold arrows that not every terminal can show.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     with _logging_to_stderr(logging.DEBUG if debug else logging.WARNING):
         return run_guarded(act, debug=debug)
 
