@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def retarget(r2et_files: Path, workplace: Path) -> Retarget:
-    """Call ``bench retarget`` for Ortiz' salsa on Mousey; options replace those, None leaves one out, True is a flag."""
+    """Call ``bench retarget`` for Ortiz' salsa on Mousey; options replace those, None leaves one out, True is bare."""
 
     def run(**options: object) -> int:
         given: dict[str, object] = {
