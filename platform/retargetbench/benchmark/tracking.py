@@ -115,6 +115,10 @@ def _alone(uri: str) -> Iterator[None]:
         yield
         return
     database = Path(uri.removeprefix(_SQLITE))
+    if database.exists():
+        # MLflow would try for a minute to make a database of what is none.
+        with closing(sqlite3.connect(database)) as file:
+            file.execute("PRAGMA schema_version")
     with closing(sqlite3.connect(database.with_name(f".{database.name}.lock"), timeout=_LOCK_SECONDS)) as lock:
         lock.execute("BEGIN EXCLUSIVE")
         yield
@@ -129,7 +133,9 @@ def _client(uri: str) -> MlflowClient:
 
     for name in ("alembic", "mlflow"):
         logging.getLogger(name).setLevel(logging.WARNING)
-    return MlflowClient(uri)
+    # MLflow keeps what it has opened by URI, so a relative one would lead to the working folder of that time.
+    relative = uri.removeprefix(_SQLITE)
+    return MlflowClient(f"{_SQLITE}{Path(relative).absolute()}" if uri.startswith(_SQLITE) else uri)
 
 
 def _push(client: MlflowClient, uri: str, folder: RunFolder, plan: Plan, report: Report) -> TrackedRun:
