@@ -127,6 +127,7 @@ def _alone(uri: str) -> Iterator[None]:
 def _client(uri: str) -> MlflowClient:
     """Import MLflow, quietly and without telemetry."""
     os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"  # read on import
+    os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"  # of every child
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "30")
     from mlflow import MlflowClient
