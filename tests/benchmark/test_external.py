@@ -194,6 +194,8 @@ def test_a_run_is_judged_by_other_metrics_without_its_methods(
         (["some-run"], "unknown run in runs 'some-run'"),
         (["some-run", "--split", "all"], "--split cannot change"),
         (["--predictions", "nowhere", "--name", "x"], "no folder nowhere"),
+        (["--predictions", ".", "--name", "x", "--unit", "0"], "--unit"),
+        (["--predictions", ".", "--name", "x", "--unit", "nan"], "--unit"),
         (["--predictions", ".", "--name", "ground-truth"], "reference row"),
     ],
 )

@@ -128,7 +128,7 @@ def score_command(
         typer.Option(metavar="DIR", help="Motions of another program: DIR/<source>/<motion>/<target>.npz or .bvh."),
     ] = None,
     name: Annotated[str | None, typer.Option(metavar="NAME", help="Name of that program in tables.")] = None,
-    unit: Annotated[float, typer.Option(help="Metres per unit of BVH files.")] = 0.01,
+    unit: Annotated[float, typer.Option(min=1e-6, max=1e3, help="Metres per unit of BVH files.")] = 0.01,
     dataset: Dataset = None,
     split: Split = None,
     split_name: SplitName = None,
