@@ -443,10 +443,54 @@ def test_a_run_without_scores_says_how_to_get_them(done: Done, workplace: Path) 
         code, out, err = bench(command, "cut")
         assert (code, out) == (1, "")
         assert err.splitlines() == ["error: runs/cut has no scores.parquet yet; finish it by its bench run command"]
-    (folder / "plan.json").write_text("{")
-    code, out, err = bench("report", "cut")
-    assert (code, out) == (1, "")
-    assert "plan.json is not a plan of this version" in err
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"format": 1}', '{"format": 1, "plan": {"methods": 3}}'])
+def test_a_damaged_plan_is_one_line_and_force_starts_anew(
+    small: tuple[object, ...], workplace: Path, text: str
+) -> None:
+    (workplace / "runs" / "mine").mkdir(parents=True)
+    plan = workplace / "runs" / "mine" / "plan.json"
+    plan.write_text(text)
+    for command in (("report", "mine"), ("push", "mine"), ("score", "mine"), (*small, "--run", "mine", "--no-track")):
+        code, out, err = bench(*command)
+        assert (code, out) == (1, "")
+        expected = "error: runs/mine/plan.json is not a plan of this version; repeat the bench run command with --force"
+        assert err.splitlines() == [expected]
+    assert bench(*small, "--run", "mine", "--no-track", "--force")[0] == 0
+
+
+def test_damaged_results_are_one_line_to_report_and_made_anew_by_run(
+    small: tuple[object, ...], workplace: Path
+) -> None:
+    assert bench(*small, "--no-track")[0] == 0
+    folder = only_run()
+    whole = {name: (folder / name).read_bytes() for name in FILES if name != "plan.json"}
+    (folder / "scores.parquet").write_text("none")
+    for command in ("report", "push"):
+        code, out, err = bench(command, folder)
+        assert (code, out) == (1, "")
+        assert err.startswith(f"error: {folder}/scores.parquet cannot be read: ")
+        assert len(err.splitlines()) == 1
+    for path in (folder / "scores" / "copy").rglob("*.json"):
+        path.write_text('{"values": "none"}')
+    for path in (folder / "frames" / "copy").rglob("*.npz"):
+        path.write_text("none")
+    (folder / "speed" / "copy.json").write_text("[]")
+    assert bench(*small, "--no-track")[0] == 0
+    assert {name: (folder / name).read_bytes() for name in whole} == whole
+
+
+def test_judging_here_forgets_what_the_run_told_its_cluster(small: tuple[object, ...], workplace: Path) -> None:
+    assert bench(*small, "--no-track")[0] == 0
+    plan = only_run() / "plan.json"
+    text = plan.read_text()
+    on_cluster = text.replace('"executor": "local"', '"executor": "submitit"').replace(
+        '"cluster": {}', '"cluster": {"slurm_partition": "gpu"}'
+    )
+    assert on_cluster != text
+    plan.write_text(on_cluster)
+    assert bench("score", only_run(), "--executor", "local", "--metrics", "mse_local", "--no-track")[0] == 0
 
 
 def test_a_report_that_cannot_be_written_is_wrong_use(done: Done, workplace: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,8 @@ from retargetbench.registry import Column, MetricInfo
 from retargetbench.rigs import CENTIMETRE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import torch
 
     from retargetbench.benchmark.run_folder import RunFolder
@@ -261,15 +264,16 @@ def read_plan(folder: RunFolder) -> Plan:
     Raises:
         RetargetBenchError: there is none that this version can read.
     """
-    plan = _read_stored(folder)["plan"]
-    methods = [{**m, "options": tuple((name, value) for name, value in m["options"])} for m in plan["methods"]]
-    metrics = [{**m, "columns": tuple(Column(**c) for c in m["columns"])} for m in plan["metrics"]]
-    plan |= {
-        "atoms": tuple(plan["atoms"]),
-        "methods": tuple(PlannedMethod(**m) for m in methods),
-        "metrics": tuple(MetricInfo(**m) for m in metrics),
-    }
-    return Plan(**plan)
+    with _reading(folder) as stored:
+        plan = stored["plan"]
+        methods = [{**m, "options": tuple((name, value) for name, value in m["options"])} for m in plan["methods"]]
+        metrics = [{**m, "columns": tuple(Column(**c) for c in m["columns"])} for m in plan["metrics"]]
+        plan |= {
+            "atoms": tuple(plan["atoms"]),
+            "methods": tuple(PlannedMethod(**m) for m in methods),
+            "metrics": tuple(MetricInfo(**m) for m in metrics),
+        }
+        return Plan(**plan)
 
 
 def read_config(folder: RunFolder) -> RunConfig:
@@ -278,12 +282,20 @@ def read_config(folder: RunFolder) -> RunConfig:
     Raises:
         RetargetBenchError: there is no plan that this version can read.
     """
-    stored: dict[str, Any] = _read_stored(folder)["config"]
-    return RunConfig(**stored | {name: tuple(value) for name, value in stored.items() if isinstance(value, list)})
+    with _reading(folder) as stored:
+        config: dict[str, Any] = stored["config"]
+        return RunConfig(**config | {name: tuple(value) for name, value in config.items() if isinstance(value, list)})
 
 
-def _read_stored(folder: RunFolder) -> dict[str, Any]:
-    stored = read_json(folder.plan_file)
-    if not isinstance(stored, dict) or stored.get("format") != _PLAN_FORMAT:
-        raise RetargetBenchError(f"{folder.plan_file} is not a plan of this version; run the benchmark again")
-    return stored
+@contextmanager
+def _reading(folder: RunFolder) -> Iterator[dict[str, Any]]:
+    """Give the content of a plan's file; say so where it, or what is made of it, is none."""
+    try:
+        stored = read_json(folder.plan_file)
+        if stored["format"] != _PLAN_FORMAT:
+            raise ValueError
+        yield stored
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise RetargetBenchError(
+            f"{folder.plan_file} is not a plan of this version; repeat the bench run command with --force"
+        ) from None

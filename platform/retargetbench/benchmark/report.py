@@ -27,6 +27,7 @@ from retargetbench.benchmark.tables import (
     render_markdown,
     render_text,
 )
+from retargetbench.discovery import one_line
 from retargetbench.errors import RetargetBenchError
 from retargetbench.metrics import SPEED
 
@@ -83,13 +84,18 @@ def read_report(folder: RunFolder) -> Report:
         raise RetargetBenchError(
             f"{folder.path} has no {folder.scores_file.name} yet; finish it by its bench run command"
         )
-    scores = pd.read_parquet(folder.scores_file)
+    try:
+        scores = pd.read_parquet(folder.scores_file)
+    except (OSError, ValueError) as error:  # pyarrow's errors are among them
+        raise RetargetBenchError(
+            f"{folder.scores_file} cannot be read: {one_line(error)}; make it anew by its bench run command"
+        ) from None
     speeds = {}
     for method in plan.methods:
         measured = read_json(folder.speed(method.label))
         if isinstance(measured, dict) and measured.get("key") == method.key:
-            value = measured[SPEED.name]
-            speeds[method.label] = Speed(math.nan if value is None else value, measured["device"])
+            value = measured.get(SPEED.name)
+            speeds[method.label] = Speed(math.nan if value is None else value, str(measured.get("device", "")))
     return Report(plan, scores, make_table(plan, scores), speeds)
 
 

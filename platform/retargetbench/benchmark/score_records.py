@@ -52,12 +52,14 @@ class ScoreRecord:
 def read_record(path: Path) -> ScoreRecord:
     """Read a record; an empty one where there is no readable file."""
     stored = read_json(path)
-    if not isinstance(stored, dict):
+    try:
+        values = {
+            name: (v["key"], math.nan if v["value"] is None else float(v["value"]))
+            for name, v in stored["values"].items()
+        }
+        return ScoreRecord(values, dict(stored["failures"]), dict(stored["tracebacks"]))
+    except (AttributeError, KeyError, TypeError, ValueError):  # a file of somebody else is as good as none
         return ScoreRecord()
-    values = {
-        name: (v["key"], math.nan if v["value"] is None else float(v["value"])) for name, v in stored["values"].items()
-    }
-    return ScoreRecord(values, stored["failures"], stored["tracebacks"])
 
 
 def write_record(folder: RunFolder, label: str, row: SplitRow, record: ScoreRecord) -> None:

@@ -170,6 +170,8 @@ def score_command(
         if fixed:
             raise UsageError(f"{', '.join(fixed)} cannot change for a run that is there; start another by bench run")
         folder = get_run(run, out)
+        if executor == "local" and not cluster:
+            work["cluster"] = {}  # those of the run were meant for its jobs
         config = dataclasses.replace(read_config(folder), **_given(work))
         with Progress() as progress:
             report = score_run(folder, config, progress=progress, watch=watch)
