@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from fake_plugins import PluginFolder, plugin_folder
 
+from retargetbench.benchmark.score import KEY_COLUMNS
+from retargetbench.builtin import RESERVED
 from retargetbench.errors import RetargetBenchError, UnknownNameError, UsageError
 from retargetbench.plugins import DISABLE_VARIABLE, catalogue
 
@@ -77,6 +79,27 @@ BROKEN = {
     "has a metric without columns": (METRIC.format("()"), "metric 'extra' has no column"),
     "takes a column of the core": (METRIC.format(COLUMN.format("mse")), "registers the column 'mse', which core has"),
     "takes the column that the runner fills": (METRIC.format(COLUMN.format("frames_per_second")), "which core has"),
+    "takes a column of every table": (METRIC.format(COLUMN.format("atom")), "registers the column 'atom', which core"),
+    "takes a word of --metrics": (METRIC.format(COLUMN.format("all")), "registers the column 'all', which core has"),
+    "has a direction that there is not": (
+        METRIC.format("(Column('mine', 'm', 'one', 'summary'),)"),
+        "unknown direction of column 'mine' 'one'. Did you mean 'none'? Available: higher, lower, none",
+    ),
+    "has a unit that is no text": (
+        METRIC.format("(Column('mine', None, 'lower', 'summary'),)"),
+        "Column.unit must be str, got None",
+    ),
+    "has a summary of two lines": (METHOD.format("'mine', 'one\\ntwo', 'm:C'"), "MethodInfo.summary must be one line"),
+    "forgets the comma of its only column": (
+        METRIC.format("Column('mine', 'm', 'lower', 'summary')"),
+        "MetricInfo.columns must be tuple[Column, ...]",
+    ),
+    "has a text for a column": (METRIC.format("('mine',)"), "metric 'extra' has the column 'mine'"),
+    "has a year that is a text": (
+        METHOD.format("'mine', '', 'm:C', year='2024'"),
+        "MethodInfo.year must be int | None, got '2024'",
+    ),
+    "has a name that is too long": (METHOD.format("'m' * 101, '', 'm:C'"), "names must match"),
     "takes the name of a reference row": (METHOD.format("'ground-truth', '', 'm:C'"), "which core has"),
     "registers one name twice": (
         METHOD.format("'mine', '', 'm:C'") + "    register(MethodInfo('mine', '', 'm:D'))",
@@ -156,6 +179,11 @@ def test_a_disabled_plugin_is_not_imported(folder: PluginFolder, monkeypatch: py
     assert not (tmp_path / "imported").exists()
 
 
+def test_columns_that_the_runner_fills_are_kept_from_plugins():
+    reference_columns = {*KEY_COLUMNS, "n", "failed", "n_failed"}
+    assert {("column", name) for name in reference_columns} <= RESERVED
+
+
 def add_metric(folder: PluginFolder, plugin: str, metric: str, *columns: str) -> None:
     made = ", ".join(f'Column("{column}", "m", "lower", "one")' for column in columns)
     folder.add(
@@ -189,6 +217,7 @@ def test_metrics_are_chosen_by_column_by_family_by_default_and_all():
         "joints": frozenset({"mse"}),
         "contact": frozenset({"contact_error_height"}),
     }
+    assert catalogue().select_metrics(["penetration"]) == {"penetration": frozenset({"penetration"})}
     assert catalogue().select_metrics(["feet"]) == {"feet": frozenset({"foot_skate", "ground_penetration", "floating"})}
 
 

@@ -42,7 +42,7 @@ _HOOKS: dict[str, type[Info]] = {
     "register_datasets": DatasetInfo,
     "register_file_formats": FileFormatInfo,
 }
-_NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")  # becomes a folder name and the left side of --set name.option=value
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,99}")  # becomes a folder name and the left side of --set name.option=value
 _LONGEST_REASON = 400  # characters
 _SUFFIX = re.compile(r"\.[a-z0-9]+")
 
@@ -137,7 +137,8 @@ class Catalogue:
         """Choose columns.
 
         Args:
-            wanted: names of columns or of metrics (then all their default columns), ``default``, or ``all``.
+            wanted: names of columns or of metrics (then all their default columns), ``default``, or ``all``. A name
+                that is both, such as ``penetration``, means the column.
 
         Returns:
             Name of each metric that is needed → its wanted columns.
@@ -147,13 +148,14 @@ class Catalogue:
             UsageError: two plugins provide it.
         """
         metrics = self.registered.metrics
+        columns_known = {column.name for info in metrics.values() for column in info.columns}
         chosen: dict[str, set[str]] = {}
         for name in wanted:
             if name in ("default", "all"):
                 for info in metrics.values():
                     columns = {c.name for c in info.columns if c.default or name == "all"}
                     chosen.setdefault(info.name, set()).update(columns)
-            elif name in metrics or ("metric", name) in self.conflicts:
+            elif name not in columns_known and (name in metrics or ("metric", name) in self.conflicts):
                 info = self._find("metric", metrics, name)
                 columns = {c.name for c in info.columns if c.default} or {c.name for c in info.columns}
                 chosen.setdefault(info.name, set()).update(columns)

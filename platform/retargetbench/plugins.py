@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import sys
 from functools import cache
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from retargetbench.discovery import DISABLE_VARIABLE, Catalogue, PluginInfo, load_catalogue, one_line
@@ -29,6 +31,7 @@ __all__ = [
     "Catalogue",
     "PluginInfo",
     "catalogue",
+    "code_digest",
     "create_method",
     "create_metric",
     "method_key",
@@ -82,7 +85,7 @@ def create_metric(info: MetricInfo) -> Metric:
 
 
 def method_key(info: MethodInfo, method: RetargetMethod) -> str:
-    """Return what predictions are cached by: 16 hexadecimal digits of name, version, options and checkpoint.
+    """Return what predictions are cached by: 16 hexadecimal digits of name, version, options, checkpoint and code.
 
     Args:
         info: how the method is registered.
@@ -93,8 +96,31 @@ def method_key(info: MethodInfo, method: RetargetMethod) -> str:
         "version": method.version,
         "options": dict(sorted(method.config.items())),
         "checkpoint": info.checkpoint_sha256,
+        "code": code_digest(type(method)),
     }
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def code_digest(plugin_class: type) -> str:
+    """Return a hash of the Python files of the package that a class is from, 16 hexadecimal digits.
+
+    Results are cached by it beside the declared version, so that whoever works on a method does not look at results
+    of yesterday's code. What the package imports from others is not in it.
+    """
+    return _digest_of_package(plugin_class.__module__.partition(".")[0])
+
+
+@cache
+def _digest_of_package(package: str) -> str:
+    module = sys.modules[package]
+    folders = [Path(folder) for folder in getattr(module, "__path__", [])]
+    files = sorted(path for folder in folders for path in folder.rglob("*.py"))
+    if not folders and module.__file__ is not None:
+        files = [Path(module.__file__)]
+    digest = hashlib.sha256()
+    for path in files:
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:16]
 
 
 def _load(known: Catalogue, kind: Kind, info: MethodInfo | MetricInfo, base: type) -> type:

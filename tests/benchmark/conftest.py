@@ -36,7 +36,7 @@ def register_methods(register):
 
 @hookimpl
 def register_metrics(register):
-    for name in ("Tall", "Faulty", "Endless"):
+    for name in ("Tall", "Faulty", "Endless", "Brief"):
         register(MetricInfo(name.lower(), "{module}:" + name, (Column(name.lower() + "_value", "m", "higher", "-"),)))
 
 def note(text):
@@ -105,6 +105,11 @@ class Faulty(Metric):
         if evaluation.target.name == "child" and "LAB_REPAIRED" not in os.environ:
             raise ValueError("children are not judged")
         return {"faulty_value": UNDEFINED}
+
+class Brief(Metric):
+    def evaluate(self, evaluation, columns):
+        speeds = evaluation.positions.diff(dim=0).norm(dim=-1).mean(-1)
+        return {"brief_value": MetricValue(float(speeds.mean()), speeds)}
 
 class Endless(Metric):
     def evaluate(self, evaluation, columns):

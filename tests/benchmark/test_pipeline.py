@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from retargetbench import Evaluation, create_method, open_dataset
+from retargetbench import Evaluation, create_method, open_dataset, plugins
 from retargetbench.benchmark import predict_jobs
 from retargetbench.cli import main
 from retargetbench.metrics.joints import JointError
@@ -145,6 +145,23 @@ def test_a_new_version_of_a_method_is_run_and_judged_again(bench: Bench, lab: Pl
     assert ("scores", "ground-truth") not in changed
 
 
+def test_edited_code_is_run_again_without_a_new_version(
+    bench: Bench, lab: PluginFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert bench("--methods", "plain", metrics="mse") == 0
+    before = times(only_run(), "predictions")
+    capsys.readouterr()
+    assert bench("--methods", "plain", metrics="mse") == 0
+    assert "predict plain: 12 of 12 motions are there already" in capsys.readouterr().err
+    assert times(only_run(), "predictions") == before
+    path = lab.path / f"{lab.modules[0]}.py"
+    path.write_text(f"{path.read_text()}\n# one more thought\n")
+    plugins._digest_of_package.cache_clear()  # in another process this is so
+    assert bench("--methods", "plain", metrics="mse") == 0
+    assert times(only_run(), "predictions").keys() == before.keys()
+    assert not times(only_run(), "predictions").items() & before.items()
+
+
 @pytest.mark.parametrize("executor", ["local", pytest.param("submitit", marks=pytest.mark.slow)])
 def test_results_do_not_depend_on_who_works_nor_on_groups(
     bench: Bench, executor: str, monkeypatch: pytest.MonkeyPatch
@@ -182,7 +199,7 @@ def test_broken_methods_cost_only_their_own_tasks(
     assert "60 fps" in reasons["wrongrate"]
     table = pd.read_csv("runs/bad/table.csv").query("atom == 'mean'").set_index("method")
     assert table["failed"].to_dict() == {**dict.fromkeys(keys, 0), **dict.fromkeys(names, 12), "strict": 1}
-    assert table["n"]["strict"] == 11
+    assert (table["n"]["strict"], table["mse_n"]["strict"]) == (12, 11)
     assert len(pd.read_csv("runs/bad/failures.csv")) == 61
     printed = capsys.readouterr().out
     assert "failed: absent " in printed
@@ -195,6 +212,12 @@ def test_a_failed_task_is_tried_again_by_the_same_command(bench: Bench, lab: Plu
     assert bench("--methods", "strict") == 0
     assert (scores()["failure"] == "").all()
     assert not list((only_run() / "failures").rglob("*.json"))
+
+
+def test_values_by_frame_that_are_not_one_per_frame_are_refused(bench: Bench, lab: PluginFolder) -> None:
+    assert bench("--methods", "copy", metrics="brief_value", split="UC+UM") == 1
+    reasons = set(scores()["failure"])
+    assert reasons == {"brief: brief_value: per_frame must be (24,) like the motion's frames, got (23,)"}
 
 
 def test_a_metric_that_raises_is_undefined_with_its_reason_and_tried_again(

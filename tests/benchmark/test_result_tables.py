@@ -79,14 +79,15 @@ def test_rows_are_methods_by_atom_and_the_mean_of_the_atoms(table: Table) -> Non
     assert by["good", "UC+UM"].estimates["error"].mean == 2.0
     assert by["good", "mean"].estimates["error"].mean == 3.0
     assert (by["good", "UC+UM"].count, by["good", "UC+UM"].failed) == (3, 0)
-    assert (by["source", "UC+UM"].count, by["source", "UC+UM"].failed) == (0, 0)
+    assert (by["source", "UC+UM"].count, by["source", "UC+UM"].failed) == (3, 0)
+    assert by["good", "mean"].count == sum(by["good", atom].count for atom in ("UC+UM", "SC+SM"))
 
 
 def test_failed_tasks_are_counted_and_left_out_of_the_mean(table: Table) -> None:
     by = {(row.method, row.atom): row for row in table.rows}
-    assert (by["bad", "UC+UM"].count, by["bad", "UC+UM"].failed) == (2, 1)
+    assert (by["bad", "UC+UM"].count, by["bad", "UC+UM"].failed) == (3, 1)
     assert by["bad", "UC+UM"].estimates["error"].mean == 5.0
-    assert (by["bad", "SC+SM"].count, by["bad", "SC+SM"].failed) == (0, 1)
+    assert (by["bad", "SC+SM"].count, by["bad", "SC+SM"].failed) == (1, 1)
     assert math.isnan(by["bad", "SC+SM"].estimates["error"].mean)
     assert by["bad", "mean"].failed == 2
     assert table.failed == 2
@@ -190,8 +191,20 @@ def test_numbers_have_four_significant_digits(value: float, text: str) -> None:
 
 
 def test_a_mean_without_bounds_is_shown_alone() -> None:
-    assert format_estimate(Estimate(2.0, math.nan, math.nan, 1)) == "2.000"
-    assert format_estimate(Estimate(2.0, 2.0, 2.0, 5)) == "2.000"
+    assert format_estimate(Estimate(2.0, math.nan, math.nan, 1), 1) == "2.000"
+    assert format_estimate(Estimate(2.0, 2.0, 2.0, 5), 5) == "2.000"
+
+
+def test_values_of_some_tasks_alone_say_of_how_many() -> None:
+    assert format_estimate(Estimate(2.0, 1.9, 2.1, 5), 8) == "2.000 ± 0.10 (5)"
+    assert format_estimate(Estimate(2.0, math.nan, math.nan, 1), 8) == "2.000 (1)"
+    assert format_estimate(Estimate(math.nan, math.nan, math.nan, 0), 8) == "–"
+
+
+def test_rounding_errors_are_not_shown_as_results() -> None:
+    assert format_estimate(Estimate(2.5e-7, 1e-7, 4e-7, 5), 5) == "<1e-06"
+    assert format_number(-2.5e-7) == ">-1e-06"
+    assert format_number(2.5e-6) == "2.500e-06"
 
 
 def test_titles_name_direction_and_unit() -> None:

@@ -19,7 +19,7 @@ from retargetbench.benchmark.run_folder import check_run_name, read_json
 from retargetbench.datasets.base import parse_atoms
 from retargetbench.datasets.folder import is_dataset_folder
 from retargetbench.device import resolve_device
-from retargetbench.discovery import one_line
+from retargetbench.discovery import CORE, one_line
 from retargetbench.errors import DatasetError, RetargetBenchError, UnknownNameError, UsageError
 from retargetbench.metrics import SPEED
 from retargetbench.registry import Column, MetricInfo
@@ -202,10 +202,22 @@ def select_metrics(wanted: tuple[str, ...]) -> tuple[MetricInfo, ...]:
     catalogue = plugins.catalogue()
     chosen = catalogue.select_metrics([name for name in wanted if name != SPEED.name])
     return tuple(
-        dataclasses.replace(info, columns=tuple(c for c in info.columns if c.name in chosen[name]))
+        dataclasses.replace(
+            info, columns=tuple(c for c in info.columns if c.name in chosen[name]), version=_metric_version(info)
+        )
         for name, info in catalogue.registered.metrics.items()
         if name in chosen
     )
+
+
+def _metric_version(info: MetricInfo) -> str:
+    """Return what values are cached by: the declared version, and for plugins the code too (`plugins.code_digest`)."""
+    if plugins.catalogue().origin("metric", info.name).name == CORE:
+        return info.version
+    try:
+        return f"{info.version}-{plugins.code_digest(type(plugins.create_metric(info)))}"
+    except RetargetBenchError:  # said for every task by the score step
+        return info.version
 
 
 def _label_and_name(text: str) -> tuple[str, str]:

@@ -34,8 +34,12 @@ _COLOURS = (
 )  # P. Tol, bright, colour-blind safe
 
 
-def draw_plots(table: Table) -> dict[str, bytes]:
+def draw_plots(table: Table, title: str = "") -> dict[str, bytes]:
     """Draw a table's overall rows.
+
+    Args:
+        table: the table.
+        title: stands above each plot.
 
     Returns:
         File name → PNG; the same table gives the same bytes. A plot whose columns were not computed is left out.
@@ -46,9 +50,9 @@ def draw_plots(table: Table) -> dict[str, bytes]:
     main = [columns[name] for name in MAIN_COLUMNS if name in columns] or list(table.columns[:4])
     plots = {}
     if main:
-        plots["metrics.png"] = _png(_bars(rows, main))
+        plots["metrics.png"] = _png(_bars(rows, main), title)
     if all(name in columns for name in TRADE_OFF):
-        plots["contact_penetration.png"] = _png(_scatter(rows, [columns[name] for name in TRADE_OFF]))
+        plots["contact_penetration.png"] = _png(_scatter(rows, [columns[name] for name in TRADE_OFF]), title)
     return plots
 
 
@@ -82,7 +86,7 @@ def _bars(rows: Sequence[TableRow], columns: Sequence[Column]) -> Figure:
 
 
 def _scatter(rows: Sequence[TableRow], columns: Sequence[Column]) -> Figure:
-    figure, (axes,) = _figure(4.8, 3.6, 1)
+    figure, (axes,) = _figure(6.2, 3.6, 1)
     for j, row in enumerate(rows):
         x, y = (row.estimates[column.name] for column in columns)
         if not (math.isfinite(x.mean) and math.isfinite(y.mean)):
@@ -90,15 +94,17 @@ def _scatter(rows: Sequence[TableRow], columns: Sequence[Column]) -> Figure:
         colour = _COLOURS[j % len(_COLOURS)]
         axes.plot([x.low, x.high], [y.mean, y.mean], color=colour, linewidth=1)
         axes.plot([x.mean, x.mean], [y.low, y.high], color=colour, linewidth=1)
-        axes.plot(x.mean, y.mean, "o", color=colour)
-        axes.annotate(row.method, (x.mean, y.mean), xytext=(5, 4), textcoords="offset points", fontsize=9)
+        axes.plot(x.mean, y.mean, "o", color=colour, label=row.method)
     axes.set_xlabel(column_title(columns[0]))
     axes.set_ylabel(column_title(columns[1]))
     axes.margins(0.15)
+    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize=9)
     return figure
 
 
-def _png(figure: Figure) -> bytes:
+def _png(figure: Figure, title: str) -> bytes:
+    if title:
+        figure.suptitle(title, fontsize=9)
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=120, metadata={"Software": None})
     return buffer.getvalue()

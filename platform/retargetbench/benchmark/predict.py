@@ -62,6 +62,9 @@ def predict(plan: Plan, rows: Sequence[SplitRow], folder: RunFolder, executor: E
                     job.fail(row, method.error)
             continue
         open_jobs = [job for job in jobs if not all(job.is_done(row) for row in job.rows)]
+        kept = len(rows) - sum(not job.is_done(row) for job in jobs for row in job.rows)
+        if kept:
+            progress.note(f"predict {method.label}: {kept} of {len(rows)} motions are there already")
         progress.start(f"predict {method.label}", sum(len(job.rows) for job in open_jobs))
         work = import_job if method.predictions else predict_job
         for job, result in run_isolating(executor, work, open_jobs, _single_tasks):

@@ -12,6 +12,7 @@ import torch
 
 from retargetbench.errors import FileFormatError, MethodOutputError
 from retargetbench.motion import Motion
+from retargetbench.skeleton import CANONICAL_JOINTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,9 +68,13 @@ def _checked(motion: object, source: Clip) -> Motion:
     # Tensors are mutable, so what Motion checked when it was made need not hold any more.
     if not bool(torch.isfinite(motion.root_translation).all() and torch.isfinite(motion.local_rotations).all()):
         raise MethodOutputError(f"{name}: the motion holds values that are not finite (NaN or infinity)")
-    deviation = float((motion.local_rotations.norm(dim=-1) - 1).abs().max())
-    if deviation > _UNIT_TOLERANCE:
-        raise MethodOutputError(f"{name}: local rotations must be unit quaternions; one is off by {deviation:.3g}")
+    lengths = motion.local_rotations.norm(dim=-1)
+    if float((lengths - 1).abs().max()) > _UNIT_TOLERANCE:
+        frame, joint = divmod(int((lengths - 1).abs().argmax()), 22)
+        raise MethodOutputError(
+            f"{name}: local rotations must be unit quaternions; that of {CANONICAL_JOINTS[joint]} in frame {frame} has "
+            f"length {float(lengths[frame, joint]):.3g}"
+        )
     if abs(motion.fps - source.motion.fps) > _FPS_TOLERANCE:
         raise MethodOutputError(f"{name}: the motion has {motion.fps:g} fps, the source {source.motion.fps:g}")
     return motion

@@ -60,6 +60,14 @@ class Progress:
         if self._bar is not None and total:
             self._bar_task = self._bar.add_task(title, total=total)
 
+    def note(self, text: str) -> None:
+        """Write a line between the stages."""
+        if self._bar is not None:
+            self._bar.console.print(text, markup=False, highlight=False)
+        elif not self._quiet:
+            self._stream.write(f"{text}\n")
+            self._stream.flush()
+
     def advance(self, steps: int = 1) -> None:
         """Count finished steps."""
         self._done += steps

@@ -118,9 +118,16 @@ def write_report(folder: RunFolder) -> Report:
     }
     for name, text in texts.items():
         folder.write(folder.path / name, text.encode())
-    for name, image in draw_plots(report.table).items():
+    for name, image in draw_plots(report.table, _title(report)).items():
         folder.write(folder.path / "plots" / name, image)
     return report
+
+
+def _title(report: Report) -> str:
+    """Say in a few words what plots show."""
+    plan = report.plan
+    tasks = len(report.scores) // len(plan.labels)
+    return f"{plan.dataset_name}, {', '.join(plan.atoms)}, {tasks} tasks; lines are 95 % intervals"
 
 
 def render_table(report: Report, table_format: TableFormat) -> str:
@@ -135,7 +142,7 @@ def render_summary(report: Report) -> str:
     parts = [
         f"dataset {plan.dataset_name} ({plan.dataset_hash}), split {plan.split_name} ({plan.split_hash}), "
         f"{', '.join(plan.atoms)}, {'full' if plan.full else 'default'} set, {tasks} tasks; mean ± half of the 95 % "
-        f"bootstrap interval over tasks\n",
+        f"bootstrap interval over tasks, in brackets the number of tasks where a value is not defined on all\n",
         render_text(report.table),
     ]
     if report.speeds:

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 PLAN_FILE = "plan.json"
 SCORES_FILE = "scores.parquet"
 
+_RUNS_NAMED = 10
+
 _RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 _WRITE_ATTEMPTS = 3
@@ -163,4 +165,7 @@ def get_run(run: str, out: Path = Path("runs")) -> RunFolder:
     for path in (Path(run), out / run):
         if (path / PLAN_FILE).is_file():
             return RunFolder(path)
-    raise UnknownNameError(f"run in {out}", run, [folder.path.name for folder in find_runs(out)])
+    known = sorted(find_runs(out), key=lambda folder: folder.plan_file.stat().st_mtime, reverse=True)
+    names = [folder.path.name for folder in known]
+    older = f"The newest {_RUNS_NAMED} of {len(names)} runs are named" if len(names) > _RUNS_NAMED else ""
+    raise UnknownNameError(f"run in {out}", run, names[:_RUNS_NAMED], note=older)

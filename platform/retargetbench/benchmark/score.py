@@ -117,7 +117,7 @@ def score(plan: Plan, rows: Sequence[SplitRow], folder: RunFolder, executor: Exe
         progress: told after each task.
     """
     jobs = [job for job in plan_score_jobs(plan, rows, folder) if not job.is_done()]
-    progress.start("score", len(jobs))
+    progress.start("score tasks and sources", len(jobs))
     for job, result in run_isolating(executor, score_job, jobs, lambda job: [job]):
         if isinstance(result, Lost):
             for label in job.labels:
@@ -190,7 +190,9 @@ def _score_subject(job: ScoreJob, label: str, evaluation: Evaluation) -> None:
         record.failures.pop(metric.name, None)
         record.tracebacks.pop(metric.name, None)
         try:
-            values = _checked(created_metric(metric).evaluate(evaluation, wanted), wanted)
+            values = _checked(
+                created_metric(metric).evaluate(evaluation, wanted), wanted, evaluation.motion.frame_count
+            )
         except Exception as error:  # whatever a metric raises costs its own columns on this task
             record.failures[metric.name] = one_line(error)
             record.tracebacks[metric.name] = traceback.format_exc()
@@ -201,14 +203,20 @@ def _score_subject(job: ScoreJob, label: str, evaluation: Evaluation) -> None:
         write_record(folder, label, job.row, record)
 
 
-def _checked(values: object, wanted: frozenset[str]) -> dict[str, MetricValue]:
-    """Return what a metric gave, if it is a value for each wanted column."""
+def _checked(values: object, wanted: frozenset[str], frames: int) -> dict[str, MetricValue]:
+    """Return what a metric gave, if it is a value for each wanted column, and one per frame where it has those."""
     if not isinstance(values, dict) or not all(isinstance(v, MetricValue) for v in values.values()):
         raise PluginError("evaluate must return a dict of MetricValue by column")
     absent = wanted - set(values)
     if absent:
         raise PluginError(f"evaluate gave no value for {', '.join(sorted(absent))}")
-    return {name: values[name] for name in sorted(wanted)}
+    chosen = {name: values[name] for name in sorted(wanted)}
+    for name, value in chosen.items():
+        if value.per_frame is not None and tuple(value.per_frame.shape) != (frames,):
+            raise PluginError(
+                f"{name}: per_frame must be ({frames},) like the motion's frames, got {tuple(value.per_frame.shape)}"
+            )
+    return chosen
 
 
 def _fail(job: ScoreJob, label: str, why: str, where: str) -> None:

@@ -25,8 +25,15 @@ MEAN = "mean"
 """Stands for the mean over atoms where an atom is named otherwise."""
 
 UNDEFINED_TEXT = "–"
+LEGEND = (
+    "mean ± half of the 95 % bootstrap interval over tasks; in brackets the number of tasks with a value where that is "
+    "less than n; bold is the best method of an atom; source and ground-truth are references"
+)
+"""What the cells say, beside tables that leave the run folder."""
 _ARROWS = {"lower": "↓", "higher": "↑", "none": ""}
 _SCREEN_WIDTH = 120
+_SMALLEST = 1e-6
+"""Values below a millionth of their unit are rounding and not worth digits."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +43,9 @@ class TableRow:
     method: str
     atom: str
     count: int
-    """Tasks with at least one value."""
+    """Tasks, whether or not there is a value."""
     failed: int
-    """Tasks of which a value is missing because something failed."""
+    """Those of them of which a value is missing because something failed."""
     estimates: Mapping[str, Estimate]
     """Column → mean over tasks."""
 
@@ -82,7 +89,6 @@ def make_table(plan: Plan, scores: pd.DataFrame) -> Table:
     for atom in atoms_and_mean(plan):
         for label in plan.labels:
             groups = values_by_atom(plan, scores, label, atom)
-            defined = sum(int(g[names].notna().any(axis=1).sum()) for g in groups) if names else 0
             failed = sum(int((g["failure"] != "").sum()) for g in groups)
             estimates = {
                 name: estimate_mean_of_groups([g[name].to_numpy() for g in groups], seed=plan.seed)
@@ -90,7 +96,7 @@ def make_table(plan: Plan, scores: pd.DataFrame) -> Table:
                 else estimate_mean(groups[0][name].to_numpy(), seed=plan.seed)
                 for name in names
             }
-            rows.append(TableRow(label, atom, defined, failed, estimates))
+            rows.append(TableRow(label, atom, sum(map(len, groups)), failed, estimates))
     return Table(tuple(metric.columns for metric in plan.metrics), tuple(rows))
 
 
@@ -110,27 +116,35 @@ def format_number(value: float, *, digits: int = 4) -> str:
 
     Example:
         >>> format_number(0.146412), format_number(1234.56), format_number(0.0), format_number(3.2e-7)
-        ('0.1464', '1235', '0', '3.200e-07')
+        ('0.1464', '1235', '0', '<1e-06')
     """
     if math.isnan(value):
         return UNDEFINED_TEXT
     if not math.isfinite(value) or value == 0:
         return f"{value:g}"
+    if abs(value) < _SMALLEST:
+        return f"{'<' if value > 0 else '>-'}{_SMALLEST:g}"
     scientific = f"{value:.{digits - 1}e}"
     exponent = int(scientific.partition("e")[2])  # after rounding: 9.9999 has four digits as 10.00
     return f"{value:.{max(0, digits - 1 - exponent)}f}" if -4 <= exponent < 6 else scientific
 
 
-def format_estimate(estimate: Estimate) -> str:
-    """Write a mean with half the length of its interval: ``0.1464 ± 0.012``.
+def format_estimate(estimate: Estimate, tasks: int) -> str:
+    """Write a mean with half the length of its interval, and of how many tasks it is where that is not all of them.
+
+    Args:
+        estimate: what is written.
+        tasks: number of tasks of the row.
 
     Example:
-        >>> format_estimate(Estimate(0.14641, 0.134, 0.158, 24))
-        '0.1464 ± 0.012'
+        >>> estimate = Estimate(0.14641, 0.134, 0.158, 24)
+        >>> format_estimate(estimate, 24), format_estimate(estimate, 30)
+        ('0.1464 ± 0.012', '0.1464 ± 0.012 (24)')
     """
-    if not math.isfinite(estimate.half_width) or estimate.half_width == 0:
-        return format_number(estimate.mean)
-    return f"{format_number(estimate.mean)} ± {format_number(estimate.half_width, digits=2)}"
+    text = format_number(estimate.mean)
+    if estimate.half_width > 0 and abs(estimate.mean) >= _SMALLEST and math.isfinite(estimate.half_width):
+        text += f" ± {format_number(estimate.half_width, digits=2)}"
+    return text if estimate.count in (0, tasks) else f"{text} ({estimate.count})"
 
 
 def column_title(column: Column) -> str:
@@ -146,10 +160,10 @@ def render_markdown(table: Table) -> str:
     for row in table.rows:
         cells = []
         for column in table.columns:
-            text = format_estimate(row.estimates[column.name])
+            text = format_estimate(row.estimates[column.name], row.count)
             cells.append(f"**{text}**" if table.is_best(row, column) else text)
         lines.append([row.method, row.atom, str(row.count), str(row.failed), *cells])
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines) + f"\n{LEGEND[0].upper()}{LEGEND[1:]}.\n"
 
 
 def render_csv(table: Table) -> str:
@@ -174,9 +188,10 @@ def csv_number(value: float) -> str:
 
 
 def render_latex(table: Table) -> str:
-    """Return the table as a LaTeX ``tabular`` for the packages booktabs; the best method of an atom is bold."""
+    """Return the table as a LaTeX ``tabular`` for the package booktabs; the best method of an atom is bold."""
     head = ["method", "atom", "$n$", "failed", *(_latex_title(column) for column in table.columns)]
-    lines = [rf"\begin{{tabular}}{{ll{'r' * (len(head) - 2)}}}", r"\toprule", rf"{' & '.join(head)} \\"]
+    lines = [f"% needs \\usepackage{{booktabs}}; {LEGEND}"]
+    lines += [rf"\begin{{tabular}}{{ll{'r' * (len(head) - 2)}}}", r"\toprule", rf"{' & '.join(head)} \\"]
     atom = ""
     for row in table.rows:
         if row.atom != atom:
@@ -184,7 +199,7 @@ def render_latex(table: Table) -> str:
             atom = row.atom
         cells = [_latex_text(row.method), _latex_text(row.atom), str(row.count), str(row.failed)]
         for column in table.columns:
-            text = format_estimate(row.estimates[column.name]).replace("±", r"$\pm$").replace("–", "--")
+            text = _latex_text(format_estimate(row.estimates[column.name], row.count))
             cells.append(rf"\textbf{{{text}}}" if table.is_best(row, column) else text)
         lines.append(rf"{' & '.join(cells)} \\")
     lines += [r"\bottomrule", r"\end{tabular}", ""]
@@ -200,7 +215,7 @@ def _latex_title(column: Column) -> str:
 def _latex_text(text: str) -> str:
     for mark in "_%&#":
         text = text.replace(mark, f"\\{mark}")
-    return text
+    return text.replace("±", r"$\pm$").replace("–", "--").replace("<", "$<$").replace(">", "$>$")
 
 
 def render_text(table: Table, *, width: int = _SCREEN_WIDTH) -> str:
@@ -208,7 +223,10 @@ def render_text(table: Table, *, width: int = _SCREEN_WIDTH) -> str:
     labels = [["method", "atom", "n", "failed"]]
     labels += [[row.method, row.atom, str(row.count), str(row.failed)] for row in table.rows]
     cells = {
-        column.name: [column_title(column), *(format_estimate(row.estimates[column.name]) for row in table.rows)]
+        column.name: [
+            column_title(column),
+            *(format_estimate(row.estimates[column.name], row.count) for row in table.rows),
+        ]
         for column in table.columns
     }
     left = sum(_width(column) + 2 for column in zip(*labels, strict=True))

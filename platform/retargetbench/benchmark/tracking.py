@@ -151,10 +151,9 @@ def _push(client: MlflowClient, uri: str, folder: RunFolder, plan: Plan, report:
     client.update_run(parent, status="RUNNING")
     for row in report.table.rows:
         tags = {**identity, f"{_TAG}kind": "result", "method": row.method, "atom": row.atom}
-        child = _find_or_create(
-            client, experiment, tags, f"{row.method} {row.atom}", more={"mlflow.parentRunId": parent}
-        )
-        _log(client, child, _row_metrics(row, report), _row_params(plan, row), _common_tags(plan))
+        title, metrics = f"{row.method} {row.atom}", _row_metrics(row, report)
+        child = _find_or_create(client, experiment, tags, title, parent=parent, metrics=metrics)
+        _log(client, child, metrics, _row_params(plan, row), _common_tags(plan))
         client.set_terminated(child)
     tasks = sum(row.count for row in report.table.rows if row.method == "source" and row.atom != MEAN)
     _log(client, parent, {"n": tasks, "n_failed": report.table.failed}, _plan_params(plan), _common_tags(plan))
@@ -183,15 +182,25 @@ def _find_or_create(
     experiment: str,
     tags: Mapping[str, str],
     name: str,
-    more: Mapping[str, str] | None = None,
+    *,
+    parent: str | None = None,
+    metrics: Mapping[str, float] | None = None,
 ) -> str:
-    """Return the MLflow run with these tags, a new one where there is none."""
+    """Return the MLflow run with these tags, a new one where there is none.
+
+    MLflow never forgets a metric of a run, so one with metrics that are no longer among ``metrics`` makes room for a
+    new one.
+    """
     # A filter cannot hold quotes, which the folder of a run may have in its name; what it lets through is compared.
     wanted = " and ".join(f"tags.`{key}` = '{value}'" for key, value in tags.items() if "'" not in value)
     for found in client.search_runs([experiment], wanted):
-        if tags.items() <= found.data.tags.items():
+        if not tags.items() <= found.data.tags.items():
+            continue
+        if metrics is None or found.data.metrics.keys() <= metrics.keys():
             return str(found.info.run_id)
-    return str(client.create_run(experiment, tags={**tags, **(more or {})}, run_name=name).info.run_id)
+        client.delete_run(found.info.run_id)
+    child_of = {} if parent is None else {"mlflow.parentRunId": parent}
+    return str(client.create_run(experiment, tags={**tags, **child_of}, run_name=name).info.run_id)
 
 
 def _log(

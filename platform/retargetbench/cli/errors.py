@@ -35,8 +35,8 @@ def run_guarded(action: Callable[[], object], *, debug: bool = False) -> int:
             sys.stdout.flush()
     except typer.Exit as end:
         return end.exit_code
-    except KeyboardInterrupt:
-        _say("interrupted")
+    except KeyboardInterrupt as interruption:
+        _say(str(interruption) or "interrupted")
         return INTERRUPTED
     except BrokenPipeError:
         # The reader of a pipe has left; Python would complain again when it flushes standard output at exit.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -10,13 +11,17 @@ import typer
 
 from retargetbench.benchmark.config import HELP, ExecutorName, RunConfig, parse_names, parse_option_texts
 from retargetbench.errors import TrackingError, UsageError
+from retargetbench.plugins import catalogue
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from retargetbench.benchmark.report import Report
     from retargetbench.benchmark.run_folder import RunFolder
     from retargetbench.benchmark.runner import Stopwatch
 
 _DEFAULTS = RunConfig()
+_FORMATS: dict[str, Literal["text", "md", "csv", "tex"]] = {"txt": "text", "md": "md", "csv": "csv", "tex": "tex"}
 
 
 def _help(name: str) -> str:
@@ -115,7 +120,7 @@ def run_command(
     }
     config = _make_config(suite, given)
     watch = Stopwatch()
-    with Progress() as progress:
+    with Progress() as progress, _saying_that_it_continues():
         folder, report = run_benchmark(config, out=out, progress=progress, watch=watch, run=run, force=force)
     _finish(folder, report, watch, tracking_uri if track else None, track=track)
 
@@ -176,6 +181,8 @@ def score_command(
         with Progress() as progress:
             report = score_run(folder, config, progress=progress, watch=watch)
     else:
+        if name in catalogue().registered.methods:
+            raise UsageError(f"{name!r} is the name of an installed method; give the other program a name of its own")
         config = _make_config(None, {**what, **work, "methods": (name,)})
         with Progress() as progress:
             folder, report = run_benchmark(
@@ -188,8 +195,9 @@ def report_command(
     run: Annotated[str, typer.Argument(help="A run: its folder or id.")],
     *,
     table_format: Annotated[
-        Literal["text", "md", "csv", "tex"], typer.Option("--format", help="Form of the table.")
-    ] = "text",
+        Literal["text", "md", "csv", "tex"] | None,
+        typer.Option("--format", help="Form of the table; by default that of FILE's suffix, else text."),
+    ] = None,
     output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write it there.")] = None,
     out: Out = Path("runs"),
 ) -> None:
@@ -197,8 +205,13 @@ def report_command(
     from retargetbench.benchmark.report import render_summary, render_table, write_report
     from retargetbench.benchmark.run_folder import get_run
 
+    suffix = "" if output is None else output.suffix.lower().removeprefix(".")
+    by_suffix = _FORMATS.get(suffix)
+    if table_format is not None and by_suffix is not None and table_format != by_suffix:
+        raise UsageError(f"{output} would hold a table of format {table_format}; give it another suffix or format")
+    form = table_format or by_suffix or "text"
     report = write_report(get_run(run, out))
-    text = render_summary(report) if table_format == "text" else render_table(report, table_format)
+    text = render_summary(report) if form == "text" else render_table(report, form)
     if output is None:
         typer.echo(text, nl=False)
         return
@@ -206,6 +219,7 @@ def report_command(
         output.write_text(text, encoding="utf-8")
     except OSError as error:
         raise UsageError(f"{output} cannot be written: {error.strerror}; choose a folder that exists") from None
+    typer.echo(f"wrote {output}")
 
 
 def push_command(
@@ -214,12 +228,24 @@ def push_command(
     tracking_uri: TrackingUri = None,
     out: Out = Path("runs"),
 ) -> None:
-    """Send the results of a run to MLflow; what is there already is brought up to date."""
+    """Send the results of a run to MLflow, or bring up to date what is there.
+
+    Results whose metrics the run no longer has are deleted in MLflow and sent anew.
+    """
     from retargetbench.benchmark.run_folder import get_run
     from retargetbench.benchmark.tracking import push_run
 
     tracked = push_run(get_run(run, out), tracking_uri)
     typer.echo(f"MLflow      {tracked.uri}; open it by: {tracked.how_to_open}")
+
+
+@contextmanager
+def _saying_that_it_continues() -> Iterator[None]:
+    """Say to whoever interrupts that nothing finished is lost."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("interrupted; what is finished is kept, and the same command continues") from None
 
 
 def _given(settings: dict[str, Any]) -> dict[str, Any]:
@@ -269,6 +295,8 @@ def _finish(folder: RunFolder, report: Report, watch: Stopwatch, tracking_uri: s
             typer.echo(f"MLflow      {tracked.uri}; open it by: {tracked.how_to_open}")
         except TrackingError as error:
             typer.echo(f"warning: {error}; send the results later by: bench push {folder.path}", err=True)
+    if report.table.failed:
+        typer.echo(f"tracebacks  {folder.path / 'failures'} and {folder.path / 'scores'}, one JSON file for each task")
     typer.echo(f"time        {watch}", err=True)
     if report.table.failed:
         raise typer.Exit(1)
