@@ -21,11 +21,20 @@ COMMANDS: frozenset[str] = frozenset(
 )
 """Top-level commands of ``bench``."""
 
+COLUMNS: frozenset[str] = frozenset(
+    {"atom", "failed", "failure", "method", "motion", "n", "n_failed", "source", "target"},
+)
+"""Columns of tables and scores that the runner fills."""
+
+_KINDS_CHOSEN: tuple[Kind, ...] = ("metric", "column")
+
 RESERVED: frozenset[tuple[Kind, str]] = frozenset(
     {
         ("method", "source"),  # the two reference rows of every table
         ("method", "ground-truth"),
         ("column", SPEED.name),
+        *(("column", name) for name in COLUMNS),
+        *((kind, word) for kind in _KINDS_CHOSEN for word in ("default", "all")),  # words of --metrics
         *(("command", name) for name in COMMANDS),
     }
 )

@@ -3,17 +3,42 @@
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, get_args
 
-from retargetbench.errors import PluginError
+from retargetbench.errors import PluginError, UnknownNameError
 
 Direction = Literal["lower", "higher", "none"]
 """Which direction of a metric is better; ``none`` where neither is."""
 
+_FIELD_TYPES: dict[str, tuple[type, ...]] = {
+    "str": (str,),
+    "bool": (bool,),
+    "int | None": (int, type(None)),
+    "tuple[Column, ...]": (tuple,),
+}
+"""Annotation of a field → what its value must be; annotations are texts here."""
+
+
+class _Checked:
+    """Checks the fields of what a plugin registers, so that a wrong one is told at once and not at a run's end.
+
+    Raises:
+        PluginError: a value is of the wrong type, or a text has several lines.
+    """
+
+    def __post_init__(self) -> None:
+        name = type(self).__name__
+        for entry in fields(self):  # type: ignore[arg-type]  # every subclass is a dataclass
+            value = getattr(self, entry.name)
+            if not isinstance(value, _FIELD_TYPES.get(str(entry.type), object)):
+                raise PluginError(f"{name}.{entry.name} must be {entry.type}, got {value!r}")
+            if isinstance(value, str) and len(value.splitlines()) > 1:
+                raise PluginError(f"{name}.{entry.name} must be one line, got {value!r}")
+
 
 @dataclass(frozen=True)
-class MethodInfo:
+class MethodInfo(_Checked):
     """A retargeting method."""
 
     name: str
@@ -39,23 +64,33 @@ class MethodInfo:
 
 
 @dataclass(frozen=True)
-class Column:
-    """One number per task that a metric gives: a column of the table."""
+class Column(_Checked):
+    """One number per task that a metric gives: a column of the table.
+
+    Raises:
+        UnknownNameError: there is no such direction.
+        PluginError: a field is of the wrong type.
+    """
 
     name: str
-    """Name of the column; no ``+``, which MLflow does not allow."""
+    """Name of the column: lower-case letters, digits, ``_`` and ``-``."""
     unit: str
     """SI unit, ``%`` or empty."""
     direction: Direction
-    """Which direction is better."""
+    """Which direction is better: ``lower``, ``higher``, or ``none`` where neither is."""
     summary: str
     """What it measures, one line."""
     default: bool = True
     """Whether it is computed when no metrics are named; else only by name or with ``--metrics all``."""
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.direction not in get_args(Direction):
+            raise UnknownNameError(f"direction of column {self.name!r}", str(self.direction), get_args(Direction))
+
 
 @dataclass(frozen=True)
-class MetricInfo:
+class MetricInfo(_Checked):
     """A metric: a family of columns that are computed together."""
 
     name: str
@@ -67,9 +102,15 @@ class MetricInfo:
     version: str = "1"
     """Raise it whenever values change: scores are cached by it."""
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for column in self.columns:
+            if not isinstance(column, Column):
+                raise PluginError(f"metric {self.name!r} has the column {column!r}; it takes objects of type Column")
+
 
 @dataclass(frozen=True)
-class DatasetInfo:
+class DatasetInfo(_Checked):
     """A dataset that is known by name."""
 
     name: str
@@ -83,7 +124,7 @@ class DatasetInfo:
 
 
 @dataclass(frozen=True)
-class FileFormatInfo:
+class FileFormatInfo(_Checked):
     """A file format that motions can be read from or written to."""
 
     suffix: str
