@@ -92,6 +92,7 @@ def test_missing_and_wrong_files_are_failures_of_their_tasks(
     assert len(reasons) == 3
     assert "there is no file" in reasons["average", "wave", "child"]
     assert "is not an .npz" in reasons["average", "wave", "slim"]
+    assert "pickle" not in reasons["average", "wave", "slim"]
     assert "9 frames" in reasons["average", "hand_to_head", "slim"]
     good = frame[frame["failure"] == ""]
     same = of_method(run, "copy").set_index(["source", "motion", "target"]).loc[good.index]
@@ -157,6 +158,16 @@ def test_an_npz_with_another_number_of_joints_is_refused(tmp_path: Path, rigged:
     path = tmp_path / "m.npz"
     np.savez(path, root_translation=np.zeros((6, 3)), local_rotations=np.tile([0, 0, 0, 1.0], (6, 23, 1)), fps=30.0)
     with pytest.raises(MethodOutputError, match=r"\(T, 22, 4\) or \(T, \d+, 4\), got \(6, 23, 4\)"):
+        load_external_motion(path, rigged, row, unit=0.01)
+
+
+def test_a_file_in_centimetres_is_refused(tmp_path: Path, rigged: Dataset) -> None:
+    (row,) = rigged.split().rows
+    motion = rigged.clip("a", "walk").motion
+    root = 100 * motion.root_translation
+    path = tmp_path / "m.npz"
+    np.savez(path, root_translation=root, local_rotations=motion.local_rotations, fps=motion.fps)
+    with pytest.raises(MethodOutputError, match=r"hips are \d+ m above the floor.*root_translation must be in metres"):
         load_external_motion(path, rigged, row, unit=0.01)
 
 

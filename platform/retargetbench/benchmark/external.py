@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 SUFFIXES = (".npz", ".bvh")
 """File types that are read, the first one that is there."""
 
+_UNIT_FACTOR = 20.0
+"""Hips that are this many times too high or low, relative to height, are in centimetres or kilometres."""
+
 _FPS_TOLERANCE = 0.01  # BVH prints the frame time with few digits
 
 
@@ -95,7 +98,21 @@ def load_external_motion(path: Path, dataset: Dataset, row: SplitRow, *, unit: f
             f"{path.name}: the motion has {got.frame_count} frames at {got.fps:g} fps, the source "
             f"{wanted.frame_count} at {wanted.fps:g}; they must agree"
         )
+    _check_unit(motion, target, source, path)
     return motion
+
+
+def _check_unit(motion: Motion, target: Character, source: Clip, path: Path) -> None:
+    """Refuse a motion whose hips are so much higher or lower than the source's that it must be in another unit."""
+    got, wanted = (
+        float(each.root_translation[:, 1].abs().median()) / character.height
+        for each, character in ((motion, target), (source.motion, source.character))
+    )
+    if wanted > 0.1 and not wanted / _UNIT_FACTOR < got < wanted * _UNIT_FACTOR:
+        raise MethodOutputError(
+            f"{path.name}: the hips are {got * target.height:.3g} m above the floor, the source's "
+            f"{wanted * source.character.height:.3g} m; root_translation must be in metres"
+        )
 
 
 def _with_all_joints(motion: Motion, target: Character, source: Clip, path: Path) -> Motion:

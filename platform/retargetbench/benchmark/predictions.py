@@ -114,7 +114,9 @@ def read_motion(path: Path) -> Motion:
             root, rotations = (stored[name].astype(np.float32) for name in ("root_translation", "local_rotations"))
             fps = float(stored["fps"])
     except (OSError, ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile) as error:
+        # What NumPy does not know it takes for a pickle, and advises to load it unsafely.
+        detail = "" if "pickle" in str(error) else f": {error}"
         raise FileFormatError(
-            path, f"is not an .npz with root_translation (T, 3), local_rotations (T, J, 4) and fps: {error}"
+            path, f"is not an .npz with root_translation (T, 3), local_rotations (T, J, 4) and fps{detail}"
         ) from None
     return Motion(torch.from_numpy(root), torch.from_numpy(rotations), fps)
