@@ -17,7 +17,7 @@ Kind = Literal["method", "metric", "column", "dataset", "format", "command"]
 """Kinds of names that plugins provide; names of one kind are unique."""
 
 COMMANDS: frozenset[str] = frozenset(
-    {"data", "doctor", "list", "plugin", "push", "report", "retarget", "run", "score"},
+    {"data", "doctor", "list", "plugin", "push", "render", "report", "retarget", "run", "score"},
 )
 """Top-level commands of ``bench``."""
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from retargetbench.cli import data, doctor, listing, plugin, retarget, run
+from retargetbench.cli import data, doctor, listing, plugin, render, retarget, run
 from retargetbench.cli.errors import run_guarded
 from retargetbench.cli.groups import BenchGroup
 from retargetbench.plugins import catalogue
@@ -45,6 +45,7 @@ def build_command() -> TyperGroup:
     app = typer.Typer(cls=BenchGroup, rich_markup_mode=None, add_completion=False, callback=_describe)
     run.register(app)
     retarget.register(app)
+    render.register(app)
     app.add_typer(data.app, name="data", cls=BenchGroup)
     app.add_typer(listing.app, name="list", cls=BenchGroup)
     app.add_typer(plugin.app, name="plugin", cls=BenchGroup)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import Annotated
 
 import typer
 
 from retargetbench.benchmark.config import parse_option_texts
+from retargetbench.cli.outputs import check_output
 from retargetbench.errors import UsageError
 from retargetbench.plugins import catalogue
 
@@ -50,7 +51,7 @@ def retarget_command(
     # What can be answered without torch is answered before it is imported.
     catalogue().method(method)
     method_options = _options_of(method, options or [])
-    _check_output(output, source, target, source_character)
+    check_output(output, _SUFFIXES, source, target, source_character)
 
     from retargetbench.datasets.check import PLAUSIBLE_HEIGHT
     from retargetbench.device import resolve_device
@@ -90,18 +91,3 @@ def _options_of(method: str, texts: list[str]) -> dict[str, str]:
         if other != method:
             raise UsageError(f"--set {other}.… does not fit --method {method}; write --set {method}.OPTION=VALUE")
     return options.get(method, {})
-
-
-def _check_output(output: Path, *inputs: str | None) -> None:
-    """Refuse an output that could not be written, before any work is done."""
-    if output.suffix.lower() not in _SUFFIXES:
-        raise UsageError(f"cannot write {output}: suffix {output.suffix!r} is not one of {', '.join(_SUFFIXES)}")
-    try:
-        if output.is_dir():
-            raise UsageError(f"cannot write {output}: it is a folder; give the name of a file")
-        if not output.absolute().parent.is_dir():
-            raise UsageError(f"cannot write {output}: its folder does not exist; make it first")
-        if any(text is not None and Path(text).resolve() == output.resolve() for text in inputs):
-            raise UsageError(f"cannot write {output}: it is also an input, which would be lost")
-    except OSError as error:  # a name that the file system cannot hold
-        raise UsageError(f"cannot write {output}: {error.strerror}") from None

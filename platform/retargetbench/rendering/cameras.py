@@ -87,7 +87,9 @@ def view_rotation(azimuth_deg: float, pitch_deg: float = PITCH_DEG) -> torch.Ten
     return torch.tensor([right, up, forwards])
 
 
-def look_at(eye: torch.Tensor, target: torch.Tensor, *, field_of_view: float = math.radians(FIELD_OF_VIEW_DEG)) -> Camera:
+def look_at(
+    eye: torch.Tensor, target: torch.Tensor, *, field_of_view: float = math.radians(FIELD_OF_VIEW_DEG)
+) -> Camera:
     """Make a camera at ``eye`` (3,) that has ``target`` (3,) in the middle of its picture and the vertical upright.
 
     Raises:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from retargetbench.errors import UsageError
@@ -17,15 +18,71 @@ if TYPE_CHECKING:
 
     from retargetbench.rendering.scenes import Actor
 
+_SUPERSAMPLING = 4
+"""Finer than in films, since the pictures are small and stand still."""
 
-def spread_times(duration: float, count: int) -> tuple[float, ...]:
-    """Spread moments evenly over a clip, its ends left out, seconds.
 
-    Example:
-        >>> spread_times(3.0, 3)
-        (0.5, 1.5, 2.5)
+@dataclass(frozen=True)
+class SheetLayout:
+    """Which moments of actors are drawn, and where.
+
+    Attributes:
+        columns: pictures in a row.
+        frames: for each actor its frames.
+        cells: place of each picture in reading order from 0, actor by actor and frame by frame.
+        row_labels: names of the rows.
+        column_labels: names above the columns, or none.
+        captions: lines above all cells, or none.
     """
-    return tuple(duration * (k + 0.5) / count for k in range(count))
+
+    columns: int
+    frames: tuple[tuple[int, ...], ...]
+    cells: tuple[int, ...]
+    row_labels: tuple[str, ...]
+    column_labels: tuple[str, ...] = ()
+    captions: tuple[str, ...] = ()
+
+
+def lay_out_moments(actors: Sequence[Actor], times: Sequence[float], count: int) -> SheetLayout:
+    """Give each actor a row, with moments side by side.
+
+    Args:
+        actors: who is drawn.
+        times: moments in seconds; or none, and each clip is cut into ``count`` parts whose middles are shown.
+        count: how many moments, where there are no ``times``.
+
+    Raises:
+        UsageError: a clip ends before a moment.
+    """
+    if times:
+        frames = [tuple(frame_at(actor, time) for time in times) for actor in actors]
+    else:
+        frames = [tuple(round((actor.frame_count - 1) * (k + 0.5) / count) for k in range(count)) for actor in actors]
+    columns = len(frames[0])
+    moments = [tuple(_seconds(frame / actor.fps) for frame in row) for actor, row in zip(actors, frames, strict=True)]
+    rows = tuple(actor.subject.label for actor in actors)
+    cells = tuple(range(columns * len(actors)))
+    if len(set(moments)) == 1:
+        return SheetLayout(columns, tuple(frames), cells, rows, column_labels=moments[0])
+    return SheetLayout(columns, tuple(frames), cells, rows, captions=tuple(text for row in moments for text in row))
+
+
+def lay_out_motions(actors: Sequence[Actor], time: float | None) -> SheetLayout:
+    """Give each character a row and each motion a column, with one moment of each clip.
+
+    Args:
+        actors: who is drawn; what is named twice is drawn once.
+        time: the moment in seconds; None is the middle of each clip.
+
+    Raises:
+        UsageError: a clip ends before the moment.
+    """
+    clips = [actor.subject.clip for actor in actors]
+    characters = list(dict.fromkeys(clip.character.name for clip in clips))
+    motions = list(dict.fromkeys(clip.name for clip in clips))
+    frames = [(actor.frame_count // 2 if time is None else frame_at(actor, time),) for actor in actors]
+    cells = [characters.index(clip.character.name) * len(motions) + motions.index(clip.name) for clip in clips]
+    return SheetLayout(len(motions), tuple(frames), tuple(cells), tuple(characters), column_labels=tuple(motions))
 
 
 def frame_at(actor: Actor, time: float) -> int:
@@ -43,15 +100,11 @@ def frame_at(actor: Actor, time: float) -> int:
 
 def draw_sheet(
     actors: Sequence[Actor],
-    times: Sequence[Sequence[float]],
+    layout: SheetLayout,
     *,
     azimuth_deg: float,
     width: int,
     height: int,
-    columns: int,
-    captions: Sequence[str] = (),
-    row_labels: Sequence[str] = (),
-    column_labels: Sequence[str] = (),
     title: str = "",
     device: torch.device | str = "cpu",
     advance: Callable[[], None] = lambda: None,
@@ -59,37 +112,44 @@ def draw_sheet(
     """Draw moments of actors, all by one camera, and return a PNG file; the same input gives the same bytes.
 
     Args:
-        actors: who is drawn; all moments of the first, then of the second …, in reading order.
-        times: for each actor its moments, seconds.
+        actors: who is drawn.
+        layout: which moments, and where.
         azimuth_deg: where the camera stands.
         width: of a picture, pixels.
         height: of a picture, pixels.
-        columns: pictures in a row.
-        captions: lines above the pictures, or none.
-        row_labels: names of the rows, or none.
-        column_labels: names of the columns, or none.
         title: a line above all.
         device: where to draw.
         advance: called after each picture.
 
     Raises:
-        UsageError: a clip ends before a moment.
         MissingExtraError: Pillow is not installed.
     """
     require_pillow()
     from PIL import Image
 
-    frames = [[frame_at(actor, time) for time in moments] for actor, moments in zip(actors, times, strict=True)]
-    grid = Grid(columns, width, height, sum(map(len, frames)), captions, row_labels, column_labels, title)
-    camera = shared_camera(actors, frames, azimuth_deg=azimuth_deg, aspect=width / height)
-    stage = Stage(camera, width, height, device=device)
+    grid = Grid(
+        layout.columns,
+        width,
+        height,
+        layout.columns * len(layout.row_labels),
+        captions=layout.captions,
+        row_labels=layout.row_labels,
+        column_labels=layout.column_labels,
+        title=title,
+    )
+    camera = shared_camera(actors, layout.frames, azimuth_deg=azimuth_deg, aspect=width / height)
+    stage = Stage(camera, width, height, supersampling=_SUPERSAMPLING, device=device)
     sheet = grid.background()
-    number = 0
-    for actor, chosen in zip(actors, frames, strict=True):
-        for picture in actor.draw(stage, chosen):
-            grid.put(sheet, number, picture.numpy())
-            number += 1
-            advance()
+    pictures = (
+        picture for actor, frames in zip(actors, layout.frames, strict=True) for picture in actor.draw(stage, frames)
+    )
+    for cell, picture in zip(layout.cells, pictures, strict=True):
+        grid.put(sheet, cell, picture.numpy())
+        advance()
     file = io.BytesIO()
     Image.fromarray(sheet).save(file, format="png")
     return file.getvalue()
+
+
+def _seconds(time: float) -> str:
+    return f"{time:.2f} s"

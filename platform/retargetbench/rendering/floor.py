@@ -94,8 +94,8 @@ class Floor:
         off = (self._points - origin + 0.5 * _CELL) % _CELL - 0.5 * _CELL
         covered = ((0.5 * (_LINE_WIDTH + self._footprint) - off.abs()) / self._footprint).clamp(0, 1)
         # Lines that are thinner than a pixel get fainter instead of thicker, and vanish where cells are a few pixels.
-        covered = covered * (_LINE_WIDTH / self._footprint).clamp(0.35, 1) * (1.5 - 4 * self._footprint / _CELL).clamp(0, 1)
-        shade = 1 - (1 - _LINE_SHADE) * covered.amax(1)
+        fainter = (_LINE_WIDTH / self._footprint).clamp(0.35, 1) * (1.5 - 4 * self._footprint / _CELL).clamp(0, 1)
+        shade = 1 - (1 - _LINE_SHADE) * (covered * fainter).amax(1)
         ground = shade[:, None] * self._points.new_tensor(_GROUND)
         return torch.lerp(self._base[self._pixels], ground, self._fade[:, None])
 
@@ -115,7 +115,8 @@ class Floor:
         closeness = torch.exp(-height[:, 0] / _CONTACT_HEIGHT)
         contact = torch.zeros(rows * columns, device=mesh.device)
         contact.scatter_reduce_(0, place[:, 1] * columns + place[:, 0], closeness, "amax")
-        maps = torch.stack([_blur(shadow, _SHADOW_BLUR), (2 * _blur(contact.view(rows, columns), _CONTACT_BLUR)).clamp(0, 1)])
+        below = 2 * _blur(contact.view(rows, columns), _CONTACT_BLUR)
+        maps = torch.stack([_blur(shadow, _SHADOW_BLUR), below]).clamp(0, 1)
         shades = maps.new_tensor([_SHADOW_SHADE, _CONTACT_SHADE])
         brightness = (1 - (1 - shades[:, None, None]) * maps).prod(0)
         at = (self._points - corner) / (texel * size.to(mesh)) * 2 - 1

@@ -1,4 +1,4 @@
-"""Pictures in rows and columns with names beside them, none over a picture; text in DejaVu Sans, which matplotlib brings."""
+"""Pictures in rows and columns with names beside them, in DejaVu Sans, a font that matplotlib brings."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
+    from PIL.ImageFont import FreeTypeFont
 
     Image = npt.NDArray[np.uint8]
 
@@ -34,7 +35,7 @@ def require_pillow() -> None:
 
 
 @lru_cache(maxsize=8)
-def _font(size: int) -> Any:
+def _font(size: int) -> FreeTypeFont:
     """DejaVu Sans, which knows more scripts than the font inside Pillow."""
     import matplotlib
     from PIL import ImageFont
@@ -42,7 +43,7 @@ def _font(size: int) -> Any:
     return ImageFont.truetype(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf", size)
 
 
-def shorten(text: str, font: Any, width: float) -> str:
+def shorten(text: str, font: FreeTypeFont, width: float) -> str:
     """Cut a text in its middle until it is at most ``width`` pixels wide."""
     if font.getlength(text) <= width:
         return text
@@ -54,7 +55,7 @@ def shorten(text: str, font: Any, width: float) -> str:
     return _ELLIPSIS
 
 
-def wrap(text: str, font: Any, width: float) -> list[str]:
+def wrap(text: str, font: FreeTypeFont, width: float) -> list[str]:
     """Break a text into lines of at most ``width`` pixels, after blanks, slashes and underscores where it can be."""
     words = [""]
     for sign in text:
@@ -116,7 +117,7 @@ class Grid:
             return 0
         font = _font(self._text_size)
         widest = max(font.getlength(line) for text in self.row_labels for line in wrap(text, font, 0.7 * self.width))
-        return math.ceil(widest) + 2 * self._text_size // 2 + 4
+        return math.ceil(widest) + self._text_size + 4
 
     @property
     def _top(self) -> int:
@@ -150,7 +151,7 @@ class Grid:
         draw = ImageDraw.Draw(sheet)
         font = _font(size)
 
-        def write(text: str, x: float, y: float, width: float, font: Any, anchor: str) -> None:
+        def write(text: str, x: float, y: float, width: float, font: FreeTypeFont, anchor: str) -> None:
             draw.text((x, y), shorten(text, font, width), fill=_INK, font=font, anchor=anchor)
 
         if self.title:

@@ -44,13 +44,13 @@ class _Spans(NamedTuple):
         triangle: (R,) int64.
         row: (R,) int64.
         start: the first column, (R,) int64.
-        count: how many columns, possibly none, (R,) int64.
+        length: how many columns, possibly none, (R,) int64.
     """
 
     triangle: torch.Tensor
     row: torch.Tensor
     start: torch.Tensor
-    count: torch.Tensor
+    length: torch.Tensor
 
 
 class _Triangles(NamedTuple):
@@ -107,7 +107,7 @@ def rasterize(
     x, y, q_corner, step, q_down = plane.index_select(0, spans.triangle).unbind(-1)
     q_start = q_corner + (spans.start + 0.5 - x) * step + (spans.row + 0.5 - y) * q_down
     limits = torch.stack([q.amin(1), q.amax(1)], -1).index_select(0, spans.triangle)
-    span, column = _expand(spans.count)
+    span, column = _expand(spans.length)
     of_span = torch.cat([torch.stack([q_start, step], -1), limits], -1).index_select(0, span)
     inverse_depth = (of_span[:, 0] + column * of_span[:, 1]).clamp(of_span[:, 2], of_span[:, 3])
     place = (triangles.image.index_select(0, spans.triangle) * height + spans.row) * width + spans.start
@@ -133,7 +133,7 @@ def find_covered(points: torch.Tensor, faces: torch.Tensor, width: int, height: 
     x, y = corners.reshape(-1, 3, 2).unbind(-1)
     spans = _find_spans(x, y, width, height)
     image = torch.div(spans.triangle, max(1, len(faces)), rounding_mode="floor")
-    span, column = _expand(spans.count)
+    span, column = _expand(spans.length)
     place = (image * height + spans.row) * width + spans.start
     covered = torch.zeros(len(points) * height * width, dtype=torch.bool, device=points.device)
     covered[place.index_select(0, span) + column] = True
@@ -248,9 +248,7 @@ def _slopes(triangles: _Triangles) -> tuple[torch.Tensor, torch.Tensor]:
     return along_row.nan_to_num(0, 0, 0), along_column.nan_to_num(0, 0, 0)
 
 
-def _describe(
-    triangles: _Triangles, sample: torch.Tensor, number: torch.Tensor, width: int, height: int
-) -> Fragments:
+def _describe(triangles: _Triangles, sample: torch.Tensor, number: torch.Tensor, width: int, height: int) -> Fragments:
     """Say what is seen of triangle ``number`` at ``sample``."""
     x, y, q = (each.index_select(0, number) for each in triangles[:3])
     column = sample % width + 0.5 - x[:, 0]
@@ -265,6 +263,4 @@ def _describe(
     if triangles.weights is not None:
         barycentric = (barycentric[:, None] @ triangles.weights[number])[:, 0]
     # Rows run downwards, so what is counter-clockwise has a negative area.
-    return Fragments(
-        sample, triangles.face[number], barycentric, on_screen.sum(-1).reciprocal(), is_front=area < 0
-    )
+    return Fragments(sample, triangles.face[number], barycentric, on_screen.sum(-1).reciprocal(), is_front=area < 0)

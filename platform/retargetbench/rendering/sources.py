@@ -1,4 +1,4 @@
-"""What is to be drawn: clips of datasets, or one task of a run with its source, its truth and what methods made of it."""
+"""What is to be drawn: clips of datasets, or a task of a run: its source, its truth and what methods made of it."""
 
 from __future__ import annotations
 

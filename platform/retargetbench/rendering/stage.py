@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
+from torch.nn.functional import normalize
 
 from retargetbench.mesh.closing import boundary_edges, weld
 from retargetbench.rendering.floor import Floor
@@ -80,9 +81,9 @@ class Stage:
         self.camera, self.width, self.height, self.supersampling = camera, width, height, supersampling
         self.device = torch.device(device)
         level = _level(camera.rotation)
-        light, fill = (torch.nn.functional.normalize(torch.tensor(each), dim=0) @ level for each in (_LIGHT, _FILL_LIGHT))
+        light, fill = (normalize(torch.tensor(each), dim=0) @ level for each in (_LIGHT, _FILL_LIGHT))
         towards_camera = -camera.rotation[2].float()
-        half_way = torch.nn.functional.normalize(light + towards_camera, dim=0)
+        half_way = normalize(light + towards_camera, dim=0)
         self._lights = torch.stack([light, fill, torch.tensor([0.0, 1.0, 0.0]), towards_camera, half_way], 1).to(device)
         self._floor = Floor(camera, width, height, light, device=self.device)
 
@@ -117,7 +118,9 @@ class Stage:
             colour = self._show_hidden(colour, seen, vertices, surface.faces, marked)
         column, row = seen.sample % columns, torch.div(seen.sample, columns, rounding_mode="floor")
         # Rows of all images follow each other, so that the row of the pixel needs no regard to images.
-        pixel = torch.div(row, scale, rounding_mode="floor") * self.width + torch.div(column, scale, rounding_mode="floor")
+        pixel = torch.div(row, scale, rounding_mode="floor") * self.width + torch.div(
+            column, scale, rounding_mode="floor"
+        )
         if self._floor.is_visible:
             # Below the floor is what the floor hides: the camera is above it.
             above = (self.camera.eye[1].item() + seen.depth * self._climb(row % rows, column)) >= 0
@@ -134,7 +137,8 @@ class Stage:
         right, up, forwards = self.camera.rotation[:, 1].tolist()
         x = (column + (0.5 - 0.5 * self.width * scale)) / focal
         y = ((0.5 * self.height * scale - 0.5) - row) / focal
-        return x * right + y * up + forwards
+        climb: torch.Tensor = x * right + y * up + forwards
+        return climb
 
     def _shade(
         self,
@@ -150,7 +154,7 @@ class Stage:
         shift = torch.div(seen.sample, samples, rounding_mode="floor")[:, None] * count if images > 1 else 0
         normals = _vertex_normals(vertices, surface.welded).view(-1, 3)
         normal = _interpolate(normals, surface.welded[seen.face] + shift, seen.barycentric)
-        normal = torch.nn.functional.normalize(normal, dim=1)
+        normal = normalize(normal, dim=1)
         normal = torch.where(seen.is_front[:, None], normal, -normal)
         base = colours
         if colours.ndim == 2 or marked is not None:

@@ -60,7 +60,7 @@ def write_video(path: Path, frames: Iterable[npt.NDArray[np.uint8]], fps: float)
 
 def _encode(path: Path, frames: Iterable[npt.NDArray[np.uint8]], fps: float) -> None:
     import av
-    from av.video.reformatter import Colorspace, ColorRange
+    from av.video.reformatter import ColorRange, Colorspace
 
     with av.open(str(path), "w", format="mp4", options={"movflags": "+faststart"}) as container:
         rate = Fraction(fps).limit_denominator(1001)
@@ -78,9 +78,7 @@ def _encode(path: Path, frames: Iterable[npt.NDArray[np.uint8]], fps: float) -> 
                 context.thread_count = 1
                 stream.options = {"crf": str(_QUALITY), "preset": "fast"}
             frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(image), format="rgb24")
-            frame = frame.reformat(
-                format="yuv420p", dst_colorspace=Colorspace.ITU709, dst_color_range=ColorRange.MPEG
-            )
+            frame = frame.reformat(format="yuv420p", dst_colorspace=Colorspace.ITU709, dst_color_range=ColorRange.MPEG)
             container.mux(stream.encode(frame))
         if stream is not None:
             container.mux(stream.encode())
