@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from retargetbench.cli import main
+from retargetbench.cli import data, main
 from retargetbench.datasets.check import check_dataset
 from retargetbench.datasets.folder import FolderDataset
 from retargetbench.datasets.summary import summarise
@@ -236,6 +236,24 @@ def test_check_of_a_sound_dataset_prints_measures_and_notes(imported: Path, caps
         assert any(line.split()[:2] == [finding.level, *finding.subject.split()[:1]] for line in out.splitlines())
     assert any(line.startswith("Ortiz ") and line.split()[-1] == "–" for line in out.splitlines())
     assert "-0.000" not in out
+
+
+def test_check_explains_every_column_with_a_unit(imported: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["data", "check", str(imported), "--no-penetration"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    headings = [line for line in lines if line.startswith("character ")]
+    assert len(headings) == 2
+    for column in ("height m", "sole m", "off T °", "floor m", "root m/s", "turn °", "inside %"):
+        assert any(column in heading for heading in headings)
+        assert [line for line in lines if line.startswith(f"{column}  ")]
+
+
+def test_a_long_check_shows_that_it_moves_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    with data._progress("check") as progress:
+        for done in range(200):
+            progress(done, 200, f"clip {done}")
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == [f"check {done + 1}/200 clip {done}" for done in range(0, 200, 20)]
 
 
 def test_check_json_holds_every_measure(imported: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -39,6 +39,18 @@ def test_a_good_installation_is_found_good(capsys: pytest.CaptureFixture[str]):
     assert {"warp", "gradio", "playwright", "chromium", "node", "shared files", "mlflow store"} <= set(findings)
 
 
+@pytest.mark.parametrize("topic", ["gradio", "playwright", "chromium"])
+def test_what_only_the_coming_page_needs_is_not_called_needed(
+    topic: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    find_spec = doctor.find_spec
+    monkeypatch.setattr(doctor.shutil, "which", lambda name: None)
+    monkeypatch.setattr(doctor, "find_spec", lambda name: None if name == topic else find_spec(name))
+    finding = diagnosis(capsys)[topic]
+    assert finding["state"] == "missing"
+    assert finding["detail"].startswith("not needed yet, but for what is still to come: ")
+
+
 def test_for_people_it_is_one_line_each(capsys: pytest.CaptureFixture[str]):
     assert main(["doctor"]) == 0
     lines = capsys.readouterr().out.splitlines()

@@ -50,6 +50,18 @@ def test_every_command_has_a_help_text(path: tuple[str, ...], capsys: pytest.Cap
     assert text.strip().endswith((".", ")"))
 
 
+@pytest.mark.parametrize(
+    "group",
+    [(), *(path for path, command in all_commands(build_command()) if hasattr(command, "commands"))],
+    ids=" ".join,
+)
+def test_no_summary_of_a_command_is_cut(group: tuple[str, ...], capsys: pytest.CaptureFixture[str]):
+    assert main([*group, "--help"]) == 0
+    lines = capsys.readouterr().out.partition("Commands:\n")[2].splitlines()
+    assert lines
+    assert [line for line in lines if not line.endswith(".") or line.endswith("...")] == []
+
+
 @pytest.mark.parametrize("arguments", [[], ["list"], ["data"], ["plugin"]])
 def test_a_group_alone_shows_its_help_as_wrong_use(arguments: list[str], capsys: pytest.CaptureFixture[str]):
     assert main(arguments) == 2

@@ -12,9 +12,17 @@ from retargetbench.cli import main
 from retargetbench.cli.listing import format_table
 from retargetbench.metrics import BUILTIN_METRICS
 
+METHOD_WITHOUT_CLASS = """
+@hookimpl
+def register_methods(register):
+    register(MethodInfo("half", "a method", "no_such_module:Method"))
+"""
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from retargetbench.registry import MetricInfo
 
 
 @pytest.fixture
@@ -92,7 +100,87 @@ def test_a_contested_name_is_listed_and_its_use_fails_with_both_plugins(
     assert "alpha (package-a 1.0) and beta (package-b 1.0)" in message
 
 
-@pytest.mark.parametrize("what", ["methods", "metrics", "datasets", "plugins"])
+def test_suites_are_listed_with_what_they_run(capsys: pytest.CaptureFixture[str]):
+    suite = listed("suites", capsys)["copy-capsules"]
+    assert (suite["dataset"], suite["split"], suite["origin"]) == ("capsules", "all", "retargetbench_suites")
+    assert "copy-unscaled=copy" in suite["methods"]
+    assert main(["list", "suites", "copy-capsules"]) == 0
+    assert "copy-unscaled={'root': 'none'}" in capsys.readouterr().out
+
+
+def told(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """What is told about one thing, as JSON; the text for people must hold its documentation as it stands."""
+    assert main(["list", *arguments]) == 0
+    text = capsys.readouterr().out
+    assert main(["list", *arguments, "--json"]) == 0
+    details: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert text.endswith(f"\n\n{details['documentation']}\n")
+    return details
+
+
+@pytest.mark.parametrize("info", BUILTIN_METRICS, ids=lambda info: info.name)
+def test_a_metric_and_each_of_its_columns_tell_unit_blindness_and_source(
+    info: MetricInfo, capsys: pytest.CaptureFixture[str]
+):
+    for name in (info.name, *(column.name for column in info.columns)):
+        details = told(["metrics", name], capsys)
+        assert details["version"] == info.version
+        for word in ("unit", "lind to" if info.name != "smoothness" else "does not count", "Source: "):
+            assert word.lower() in details["documentation"].lower(), word
+
+
+def test_a_column_tells_its_registration_and_the_columns_beside_it(capsys: pytest.CaptureFixture[str]):
+    details = told(["metrics", "mse"], capsys)
+    assert (details["unit"], details["direction"], details["metric"]) == ("m", "lower", "joints")
+    assert details["columns_beside_it"] == ["mse_local", "rms_distance"]
+
+
+def test_a_method_tells_its_options_and_what_it_does(capsys: pytest.CaptureFixture[str]):
+    details = told(["methods", "copy"], capsys)
+    assert details["options"] == {"root": "height_ratio | hip_height | none"}
+    assert details["documentation"].startswith("Gives the target the source's local rotations")
+    assert main(["list", "methods", "copy"]) == 0
+    assert "options         root=height_ratio | hip_height | none\n" in capsys.readouterr().out
+
+
+def test_a_dataset_tells_its_licence_and_what_it_is_for(capsys: pytest.CaptureFixture[str]):
+    details = told(["datasets", "capsules"], capsys)
+    assert details["licence"].startswith("Apache-2.0")
+    assert "not for conclusions about methods" in details["documentation"]
+
+
+def test_a_method_that_cannot_be_imported_is_told_with_the_reason(
+    folder: PluginFolder, capsys: pytest.CaptureFixture[str]
+):
+    folder.add("half", METHOD_WITHOUT_CLASS)
+    assert main(["list", "methods", "half"]) == 0
+    assert "No module named 'no_such_module'" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["metrics", "penetratoin"], "unknown metric or column 'penetratoin'. Did you mean 'penetration'?"),
+        (["methods", "cpoy"], "unknown method 'cpoy'. Did you mean 'copy'?"),
+        (["datasets", "capsule"], "unknown dataset 'capsule'. Did you mean 'capsules'?"),
+        (["suites", "copy-capsule"], "unknown suite 'copy-capsule'. Did you mean 'copy-capsules'?"),
+    ],
+)
+def test_an_unknown_name_is_answered_with_the_closest(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+):
+    assert main(["list", *arguments]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_no_summary_of_a_metric_needs_the_row_above_it():
+    summaries = {column.name: column.summary for info in BUILTIN_METRICS for column in info.columns}
+    assert len(set(summaries.values())) == len(summaries)
+    leaning = ("the same", "of the ", "as above", "start")
+    assert {name for name, text in summaries.items() if text.startswith(leaning)} == set()
+
+
+@pytest.mark.parametrize("what", ["methods", "metrics", "datasets", "plugins", "suites"])
 @pytest.mark.parametrize("width", [100, 160])
 def test_a_table_fits_the_terminal(
     what: str, width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -30,6 +30,8 @@ COMMANDS = [
     ["list", "metrics"],
     ["list", "datasets"],
     ["list", "plugins", "--json"],
+    ["list", "suites"],
+    ["list", "suites", "copy-capsules"],
     ["run", "--help"],
     ["data", "--help"],
 ]

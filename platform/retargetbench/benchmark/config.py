@@ -32,10 +32,10 @@ class RunConfig:
     split: str = field(
         default="UC+UM", metadata={"help": "split atoms separated by commas (UC+UM, UC+SM, SC+UM, SC+SM), or all"}
     )
-    split_name: str = field(default="default", metadata={"help": "which frozen split of the dataset"})
+    split_name: str = field(default="default", metadata={"help": "which frozen split of the dataset, by name"})
     full: bool = field(default=False, metadata={"help": "all rows of the atoms instead of the quick default set"})
     metrics: tuple[str, ...] = field(
-        default=("default",), metadata={"help": "default, all, or names of metrics and columns"}
+        default=("default",), metadata={"help": "names of metrics and columns, or the words default or all"}
     )
     device: str = field(default="auto", metadata={"help": "auto, cpu or cuda"})
     seed: int = field(default=0, metadata={"help": "seed of the methods and of the bootstrap"})

@@ -26,6 +26,17 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")
 Spec = Annotated[str, typer.Argument(metavar="DATASET", help="A dataset folder, or the name of a registered dataset.")]
 
 _PLAIN_LINE_EVERY = 2.0  # seconds between progress lines where there is no terminal
+_PLAIN_LINE_SHARE = 0.1  # of all there is to do, between such lines
+
+_LEGEND = """\
+height m  length of eight bones from foot to head by R2ET's rule, which errors are divided by; shorter than the body
+sole m    height of the lowest sole above the floor, at rest
+off T °   the farthest of upper arms and thighs from a T-pose
+floor m   height of the lowest sole over the clip
+root m/s  largest speed of the hips from frame to frame
+turn °    largest turn of a joint from frame to frame
+inside %  arm vertices of the source inside its own body; – where the mesh has no arms or it was not measured"""
+"""What the columns of the tables of ``bench data check`` mean."""
 
 
 @_importers.command("r2et")
@@ -37,9 +48,10 @@ def import_r2et(
     straighten: Annotated[bool, typer.Option("--straighten", help="Make every rest an exact T-pose.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace a dataset that is there already.")] = False,
 ) -> None:
-    """Import R2ET's Mixamo files: characters with all joints, clips, ground truth, a frozen split.
+    """Import R2ET's Mixamo files.
 
-    Files that cannot be used are left out and named; the exit code is then 1.
+    The dataset has characters with all joints, clips, ground truth and a frozen split. Files that cannot be used are
+    left out and named; the exit code is then 1.
     """
     from retargetbench.datasets.importers.r2et import import_r2et as run_import
 
@@ -67,9 +79,10 @@ def check(
         bool, typer.Option("--penetration/--no-penetration", help="Also measure sources that penetrate themselves.")
     ] = True,
 ) -> None:
-    """Report what is odd about a dataset: units, rest, missing parts, feet, jumps, penetration, damaged files.
+    """Report what is odd about a dataset.
 
-    The exit code is 1 if a part of the dataset cannot be used.
+    It looks at units, rest, missing parts, feet, jumps, penetration and damaged files. The exit code is 1 if a part of
+    the dataset cannot be used.
     """
     from dataclasses import asdict
 
@@ -106,6 +119,7 @@ def check(
                 for c in report.clips
             ],
         )
+        typer.echo(_LEGEND + "\n")
         rows = [(finding.level, finding.subject, finding.text) for finding in report.findings]
         _print_table(("level", "what", "finding"), rows or [("", "", "nothing odd")])
     if report.has_errors:
@@ -157,12 +171,13 @@ def _progress(title: str) -> Iterator[Callable[[int, int, str], None]]:
             task = bar.add_task(title)
             yield lambda done, total, what: bar.update(task, completed=done, total=total, description=what)
         return
-    last = -_PLAIN_LINE_EVERY
+    last_time, last_done = -_PLAIN_LINE_EVERY, 0
 
     def print_line(done: int, total: int, what: str) -> None:
-        nonlocal last
-        if time.monotonic() - last >= _PLAIN_LINE_EVERY:
-            last = time.monotonic()
+        nonlocal last_time, last_done
+        now = time.monotonic()
+        if now - last_time >= _PLAIN_LINE_EVERY or done - last_done >= _PLAIN_LINE_SHARE * total:
+            last_time, last_done = now, done
             typer.echo(f"{title} {done + 1}/{total} {what}", err=True)
 
     yield print_line

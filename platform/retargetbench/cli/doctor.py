@@ -25,6 +25,7 @@ from retargetbench.plugins import catalogue
 State = Literal["ok", "missing", "broken"]
 
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+_TO_COME = "not needed yet, but for what is still to come:"
 _MARKS: dict[State, str] = {"ok": "ok     ", "missing": "-      ", "broken": "BROKEN "}
 
 
@@ -69,10 +70,10 @@ def examine() -> list[Finding]:
         _examine_tracking(),
         *_examine_plugins(),
         _examine_shared(),
-        _examine_module("gradio", "the page (bench ui)", "pip install gradio"),
-        _examine_module("playwright", "browser tests", "pip install playwright"),
-        _examine_program("chromium", _BROWSERS, "browser tests"),
-        _examine_program("node", ("node",), "checking GLB files with Khronos' gltf-validator"),
+        _examine_module("gradio", f"{_TO_COME} the page (bench ui)", "pip install gradio"),
+        _examine_module("playwright", f"{_TO_COME} tests of the page", "pip install playwright"),
+        _examine_program("chromium", _BROWSERS, f"{_TO_COME} tests of the page"),
+        _examine_program("node", ("node",), "only for one test, GLB files by Khronos' gltf-validator"),
     ]
 
 
@@ -181,12 +182,12 @@ def _examine_shared() -> Finding:
 
 def _examine_module(name: str, purpose: str, remedy: str) -> Finding:
     if find_spec(name) is None:
-        return Finding(name, "missing", f"needed for {purpose}: {remedy}")
+        return Finding(name, "missing", f"{purpose}; {remedy}")
     return Finding(name, "ok", version(name))
 
 
 def _examine_program(name: str, names: tuple[str, ...], purpose: str) -> Finding:
     found = next(filter(None, map(shutil.which, names)), None)
     if found is None:
-        return Finding(name, "missing", f"needed for {purpose}; none of {', '.join(names)} is on the PATH")
+        return Finding(name, "missing", f"{purpose}; none of {', '.join(names)} is on the PATH")
     return Finding(name, "ok", found)

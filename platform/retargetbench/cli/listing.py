@@ -15,25 +15,40 @@ from retargetbench.plugins import catalogue
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from retargetbench.benchmark.suites import Suite
     from retargetbench.builtin import Kind
 
 app = typer.Typer(help="List what is installed.")
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+Name = Annotated[str | None, typer.Argument(metavar="[NAME]", help="Tell all about this one.")]
 
 Row = dict[str, Any]
 
 
 @app.command()
-def methods(*, as_json: AsJson = False) -> None:
-    """List retargeting methods."""
+def methods(name: Name = None, *, as_json: AsJson = False) -> None:
+    """List retargeting methods, or tell all about one."""
+    if name is not None:
+        from retargetbench.cli.listing_details import describe_method
+
+        _show_one(describe_method(name), as_json=as_json)
+        return
     rows = _with_origin("method", (dataclasses.asdict(info) for info in catalogue().registered.methods.values()))
     _show(rows, ("name", "year", "needs_training", "uses_geometry", "plugin", "summary"), as_json=as_json)
 
 
 @app.command()
-def metrics(*, as_json: AsJson = False) -> None:
-    """List the columns of the table and the metrics that compute them."""
+def metrics(name: Name = None, *, as_json: AsJson = False) -> None:
+    """List the columns of the table, or tell all about one.
+
+    Of one column or metric it tells the formula, the unit, what it is blind to, and its source.
+    """
+    if name is not None:
+        from retargetbench.cli.listing_details import describe_metric
+
+        _show_one(describe_metric(name), as_json=as_json)
+        return
     columns = (
         dataclasses.asdict(column) | {"metric": info.name, "metric_version": info.version}
         for info in catalogue().registered.metrics.values()
@@ -44,8 +59,13 @@ def metrics(*, as_json: AsJson = False) -> None:
 
 
 @app.command()
-def datasets(*, as_json: AsJson = False) -> None:
-    """List datasets that are known by name."""
+def datasets(name: Name = None, *, as_json: AsJson = False) -> None:
+    """List datasets known by name, or tell all about one."""
+    if name is not None:
+        from retargetbench.cli.listing_details import describe_dataset
+
+        _show_one(describe_dataset(name), as_json=as_json)
+        return
     rows = _with_origin("dataset", (dataclasses.asdict(info) for info in catalogue().registered.datasets.values()))
     _show(rows, ("name", "licence", "plugin", "summary"), as_json=as_json)
 
@@ -64,6 +84,25 @@ def plugins(*, as_json: AsJson = False) -> None:
         summary = info.error or "; ".join(named)
         rows.append(dataclasses.asdict(info) | {"provides": provides, "summary": summary})
     _show(rows, ("name", "state", "distribution", "version", "summary"), as_json=as_json)
+
+
+@app.command()
+def suites(name: Name = None, *, as_json: AsJson = False) -> None:
+    """List runs that are written down, for bench run --suite."""
+    from retargetbench.benchmark.suites import load_suite, suite_names
+
+    rows = [_suite_row(suite) for suite in map(load_suite, suite_names() if name is None else [name])]
+    if name is not None:
+        _show_one(rows[0], as_json=as_json)
+        return
+    _show(rows, ("name", "dataset", "origin", "summary"), as_json=as_json)
+
+
+def _suite_row(suite: Suite) -> Row:
+    from retargetbench.benchmark.suites import PACKAGE, suite_names
+
+    origin = PACKAGE if suite.name in suite_names() else "file"
+    return {"name": suite.name, "summary": suite.summary, "origin": origin, **suite.settings}
 
 
 def _with_origin(kind: Kind, found: Iterable[Row]) -> list[Row]:
@@ -98,6 +137,13 @@ def _show(rows: Sequence[Row], keys: Sequence[str], *, as_json: bool) -> None:
     unused = [info.name for info in catalogue().plugins if info.state == "broken"]
     if unused and "state" not in keys:
         typer.echo(f"Broken plugins, see 'bench list plugins': {', '.join(unused)}", err=True)
+
+
+def _show_one(row: Row, *, as_json: bool) -> None:
+    """Print one thing with everything that is known about it."""
+    from retargetbench.cli.listing_details import render_details
+
+    typer.echo(json.dumps(row, indent=2, ensure_ascii=False) if as_json else render_details(row))
 
 
 def _text(value: object) -> str:

@@ -16,7 +16,7 @@ def new(
     *,
     folder: Annotated[Path, typer.Option("--dir", help="Folder to put the package into.")] = Path(),
 ) -> None:
-    """Write a complete package with a method that works, its tests and a README."""
+    """Write a complete package that works, with tests."""
     from retargetbench.scaffold import write_plugin
 
     package = write_plugin(name, folder)
@@ -29,7 +29,7 @@ def check(
     *,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "cpu",
 ) -> None:
-    """Check that a method keeps what every method must: shapes, devices, batches, repetition and more."""
+    """Check that a plugin keeps what every one must."""
     from retargetbench.plugins import catalogue
 
     catalogue().method(name)  # an unknown name is answered before torch is imported

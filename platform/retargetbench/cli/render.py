@@ -94,9 +94,9 @@ def render_command(
     ] = True,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
-    """Draw characters in motion, all by one camera: a film (.mp4) or chosen moments on a sheet (.png).
+    """Draw motions as a film (.mp4) or a sheet of moments (.png).
 
-    Needs the extra render: pip install 'retargetbench[render]'.
+    All characters are seen by one camera. Needs the extra render: pip install 'retargetbench[render]'.
     """
     check_output(output, (_FILM, _SHEET))
     kind = output.suffix.lower()

@@ -47,7 +47,10 @@ def retarget_command(
         bool, typer.Option("--straighten", help="Make the rests of characters from files exact T-poses.")
     ] = False,
 ) -> None:
-    """Put one clip on one character and save the motion, as GLB with the skinned mesh or as BVH."""
+    """Put one clip on one character and save it as GLB or BVH.
+
+    GLB holds the skinned mesh too; BVH is skeleton and motion alone.
+    """
     # What can be answered without torch is answered before it is imported.
     catalogue().method(method)
     method_options = _options_of(method, options or [])

@@ -28,7 +28,7 @@ def _help(name: str) -> str:
     """Return the line of help for a field of `RunConfig`, with its default."""
     default = getattr(_DEFAULTS, name)
     shown = ",".join(default) if isinstance(default, tuple) else default
-    return f"{HELP[name][0].upper()}{HELP[name][1:]}; default {shown}."
+    return f"{HELP[name][0].upper()}{HELP[name][1:]} [default: {shown}]."
 
 
 # Options without a default here: what is not given comes from the suite, and else from RunConfig.
@@ -97,9 +97,10 @@ def run_command(
     track: Track = True,
     force: Force = False,
 ) -> None:
-    """Compare methods: retarget every task of a split, judge the motions, print the table, send it to MLflow.
+    """Compare methods on the tasks of a split.
 
-    The same command continues a run that was interrupted. Exit code 1 means that a task failed; the table counts it.
+    Every task is retargeted and the motions are judged; the table is printed and goes to files and to MLflow. The same
+    command continues a run that was interrupted. Exit code 1 means that a task failed; the table counts it.
     """
     from retargetbench.benchmark.progress import Progress
     from retargetbench.benchmark.runner import Stopwatch, run_benchmark
@@ -148,7 +149,7 @@ def score_command(
     tracking_uri: TrackingUri = None,
     track: Track = True,
 ) -> None:
-    """Judge motions that are there already: those of a run (by other metrics), or those of another program.
+    """Judge the motions of a run anew, or those of another program.
 
     An npz file of another program holds root_translation (T, 3) in metres, local_rotations (T, 22, 4) or (T, J, 4) as
     unit quaternions xyzw against the target's rest, and fps; Y is up. A BVH file has the target's joint names and
@@ -201,7 +202,10 @@ def report_command(
     output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write it there.")] = None,
     out: Out = Path("runs"),
 ) -> None:
-    """Print the table of a run, or write it to a file; the files in the run's folder are made anew."""
+    """Print the table of a run, or write it to a file.
+
+    The files in the run's folder are made anew.
+    """
     from retargetbench.benchmark.report import render_summary, render_table, write_report
     from retargetbench.benchmark.run_folder import get_run
 
@@ -228,9 +232,10 @@ def push_command(
     tracking_uri: TrackingUri = None,
     out: Out = Path("runs"),
 ) -> None:
-    """Send the results of a run to MLflow, or bring up to date what is there.
+    """Send the results of a run to MLflow.
 
-    Results whose metrics the run no longer has are deleted in MLflow and sent anew.
+    What is there already is brought up to date. Results whose metrics the run no longer has are deleted in MLflow and
+    sent anew.
     """
     from retargetbench.benchmark.run_folder import get_run
     from retargetbench.benchmark.tracking import push_run
