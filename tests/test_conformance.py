@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,7 +13,9 @@ from fake_plugins import plugin_folder
 
 from retargetbench.errors import UnknownNameError, UsageError
 from retargetbench.kinematics import resample
-from retargetbench.testing import ConformanceReport, check_method
+from retargetbench.metrics.base import UNDEFINED, Metric, MetricValue
+from retargetbench.plugins import catalogue
+from retargetbench.testing import ConformanceReport, check_dataset_plugin, check_method, check_metric
 from retargetbench_copy.method import CopyMethod
 
 if TYPE_CHECKING:
@@ -238,3 +242,99 @@ def test_hooks_that_import_torch_are_found(tmp_path: Path, monkeypatch: pytest.M
         (failure,) = check_method("heavy").failures
     assert failure.name == "hooks load without torch"
     assert f"importing {module} imports torch" in failure.advice
+
+
+class Height(Metric):
+    """Mean height of the hips; spoiled by `spoil`."""
+
+    def evaluate(self, evaluation, columns):
+        per_frame = evaluation.positions[:, 0, 1]
+        values = {name: MetricValue(float(per_frame.mean()), per_frame) for name in columns}
+        return self.spoil(values, evaluation)
+
+    def spoil(self, values, evaluation):
+        return values
+
+
+def spoiled(spoil):
+    return type("Spoiled", (Height,), {"spoil": staticmethod(spoil)})
+
+
+def raises(values, evaluation):
+    return values if evaluation.ground_truth is not None else 1 / 0
+
+
+def writes_inputs(values, evaluation):
+    evaluation.source.motion.root_translation.add_(1.0)
+    return values
+
+
+def depends_on_company(values, evaluation):
+    return {name: MetricValue(float(len(values))) for name in values}
+
+
+METRICS = {
+    "conforms": (Height, None),
+    "raises": (spoiled(raises), "judges a source itself: evaluate raised ZeroDivisionError"),
+    "forgets a column": (spoiled(lambda values, _: dict(list(values.items())[:1])), "a MetricValue for each of"),
+    "gives a number": (spoiled(lambda values, _: dict.fromkeys(values, 1.0)), "is a float; return a MetricValue"),
+    "is infinite": (spoiled(lambda values, _: dict.fromkeys(values, MetricValue(float("inf")))), "the value inf"),
+    "has frames of its own": (
+        spoiled(lambda values, _: dict.fromkeys(values, MetricValue(1.0, torch.ones(7)))),
+        "per_frame is \\(7,\\), not",
+    ),
+    "is never defined": (spoiled(lambda values, _: dict.fromkeys(values, UNDEFINED)), "is NaN there"),
+    "writes its inputs": (spoiled(writes_inputs), "evaluate writes into its inputs"),
+    "depends on company": (spoiled(depends_on_company), "differs from its value among all columns"),
+}
+
+
+@pytest.mark.parametrize("case", METRICS)
+def test_each_way_of_breaking_the_contract_of_metrics_is_found(case, tmp_path, monkeypatch):
+    metric, advice = METRICS[case]
+    source = """
+        @hookimpl
+        def register_metrics(register):
+            columns = tuple(Column(name, "m", "none", "a column") for name in ("one", "two"))
+            register(MetricInfo("tried", "{module}:Tried", columns))
+    """
+    with plugin_folder(tmp_path, monkeypatch) as folder:
+        module = folder.add("tried", source)
+        catalogue()  # imports the plugin
+        monkeypatch.setattr(sys.modules[module], "Tried", metric, raising=False)
+        report = check_metric("tried")
+    assert report.passed == (advice is None), report
+    if advice is not None:
+        assert re.search(advice, str(report)), report
+
+
+@pytest.mark.parametrize("name", sorted(catalogue().registered.metrics))
+def test_every_metric_of_the_core_conforms(name):
+    report = check_metric(name)
+    assert report.passed, report
+
+
+def test_the_shipped_dataset_conforms():
+    report = check_dataset_plugin("capsules")
+    assert report.passed, report
+
+
+def test_a_dataset_that_differs_each_time_is_found(tmp_path, monkeypatch):
+    source = """
+        import itertools
+        numbers = itertools.count()
+
+        def open_odd():
+            from retargetbench.datasets.capsules import CapsuleDataset
+            dataset = CapsuleDataset()
+            dataset.__dict__["hash"] = f"{next(numbers)}"
+            return dataset
+
+        @hookimpl
+        def register_datasets(register):
+            register(DatasetInfo("odd", "a dataset", "{module}:open_odd"))
+    """
+    with plugin_folder(tmp_path, monkeypatch) as folder:
+        folder.add("odd", source)
+        (failure,) = check_dataset_plugin("odd").failures
+    assert failure.name == "is the same when opened again"

@@ -133,6 +133,15 @@ class Catalogue:
         columns = {c.name: (info, c) for info in self.registered.metrics.values() for c in info.columns}
         return self._find("column", columns, name)
 
+    def metric(self, name: str) -> MetricInfo:
+        """Return the metric, a family of columns, of this name.
+
+        Raises:
+            UnknownNameError: there is none.
+            UsageError: two plugins provide it.
+        """
+        return self._find("metric", self.registered.metrics, name)
+
     def select_metrics(self, wanted: Iterable[str] = ("default",)) -> dict[str, frozenset[str]]:
         """Choose columns.
 

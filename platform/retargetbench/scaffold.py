@@ -1,4 +1,4 @@
-"""Writes a new plugin: a package with a method that works, its tests, and a README."""
+"""Writes a new plugin: a package with a method, metric or dataset that works, its tests, and a README."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
 from string import Template
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from retargetbench.builtin import RESERVED
 from retargetbench.errors import UsageError
@@ -20,15 +20,20 @@ from retargetbench.plugins import catalogue
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
+PluginKind = Literal["method", "metric", "dataset"]
+"""What a new plugin brings."""
+
+_DESCRIPTIONS: dict[PluginKind, str] = {"method": "retargeting method", "metric": "metric", "dataset": "dataset"}
 _NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 
 
-def write_plugin(name: str, folder: Path) -> Path:
+def write_plugin(name: str, folder: Path, kind: PluginKind = "method") -> Path:
     """Write the package ``retargetbench-NAME`` into a folder, whole or not at all.
 
     Args:
-        name: name of the plugin, and of the method in it; the Python package is ``retargetbench_NAME``.
+        name: name of the plugin, and of what is in it; the Python package is ``retargetbench_NAME``.
         folder: where to put it; made if it does not exist.
+        kind: what is in it.
 
     Returns:
         The new folder.
@@ -36,7 +41,7 @@ def write_plugin(name: str, folder: Path) -> Path:
     Raises:
         UsageError: the name is not usable or taken, the package exists, or the folder cannot be written.
     """
-    check_name(name)
+    check_name(name, kind)
     target = folder / f"retargetbench-{name.replace('_', '-')}"
     if target.exists():
         raise UsageError(f"{target} exists already; choose another name or --dir, or remove it")
@@ -46,12 +51,14 @@ def write_plugin(name: str, folder: Path) -> Path:
         "distribution": target.name,
         "class_name": "".join(part.capitalize() for part in name.split("_")),
         "version": version("retargetbench"),
+        "description": _DESCRIPTIONS[kind],
     }
     try:
         folder.mkdir(parents=True, exist_ok=True)
         partial = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=folder))
         try:
-            _fill(files("retargetbench") / "templates" / "plugin", partial, values)
+            for template in ("common", kind):
+                _fill(files("retargetbench") / "templates" / template, partial, values)
             partial.chmod(0o755)
             partial.rename(target)
         except BaseException:
@@ -62,23 +69,19 @@ def write_plugin(name: str, folder: Path) -> Path:
     return target
 
 
-def check_name(name: str) -> None:
-    """Raise `UsageError` unless a new plugin and its method can have this name."""
+def check_name(name: str, kind: PluginKind = "method") -> None:
+    """Raise `UsageError` unless a new plugin and what it brings can have this name."""
     if not _NAME.fullmatch(name) or keyword.iskeyword(name):
         raise UsageError(
             f"plugin name {name!r} must be a Python identifier in lower case: letters, digits and single underscores "
             f"between them, a letter first, no keyword; for example my_method"
         )
     known = catalogue()
-    taken = {
-        "plugin": {info.name for info in known.plugins},
-        "method": {
-            method for kind, method in (*known.registered.origin, *known.conflicts, *RESERVED) if kind == "method"
-        },
-    }
-    for kind, names in taken.items():
-        if name in names:
-            raise UsageError(f"there is a {kind} {name!r} already; choose another name")
+    if name in {info.name for info in known.plugins}:
+        raise UsageError(f"there is a plugin {name!r} already; choose another name")
+    for wanted in ("metric", "column") if kind == "metric" else (kind,):
+        if (wanted, name) in {*known.registered.origin, *known.conflicts, *RESERVED}:
+            raise UsageError(f"there is a {wanted} {name!r} already; choose another name")
     if find_spec(f"retargetbench_{name}") is not None:
         raise UsageError(f"a package retargetbench_{name} is installed already; choose another name")
 

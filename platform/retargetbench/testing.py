@@ -1,4 +1,4 @@
-"""The conformance kit: what every method must hold, checked on small generated characters.
+"""The conformance kit: what every method, metric and dataset must hold; the first two on small generated characters.
 
 A plugin's own tests use it so::
 
@@ -13,6 +13,7 @@ and ``bench plugin check mine`` does the same on the command line.
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
@@ -23,17 +24,22 @@ import roma
 import torch
 
 from retargetbench.clip import Clip
+from retargetbench.datasets.base import Dataset
 from retargetbench.datasets.capsules import open_capsules
 from retargetbench.device import resolve_device
 from retargetbench.discovery import one_line
+from retargetbench.errors import RetargetBenchError
 from retargetbench.methods import RetargetMethod
+from retargetbench.metrics.base import Evaluation, Metric, MetricValue
 from retargetbench.motion import Motion
-from retargetbench.plugins import catalogue, create_method
+from retargetbench.plugins import catalogue, create_method, create_metric
+from retargetbench.registry import MetricInfo, load_target
 from retargetbench.skeleton import CANONICAL_JOINTS, Skeleton
 from retargetbench.transfer import from_canonical_motion
 
 if TYPE_CHECKING:
     from retargetbench.character import Character
+    from retargetbench.datasets.check import Finding
 
 MethodFactory = Callable[..., object]
 """Called as ``factory(device=...)``, and should give a `RetargetMethod`; a subclass of it is one."""
@@ -68,7 +74,7 @@ class ConformanceReport:
     """What the kit found; its text has one line for each check."""
 
     method: str
-    """Name of the method or of its factory."""
+    """Name of the method, metric or dataset, or of the method's factory."""
     results: tuple[CheckResult, ...]
     """The checks, in the order in which they ran."""
 
@@ -109,6 +115,130 @@ def check_method(method: str | MethodFactory, *, device: str = "cpu") -> Conform
     module = catalogue().origin("method", catalogue().method(method).name).module
     results = _run_checks(lambda: create_method(method, device=place), place)
     return ConformanceReport(method, (_check_light(module), *results))
+
+
+def check_metric(metric: str) -> ConformanceReport:
+    """Check that a metric keeps the contract of `Metric.evaluate`.
+
+    Args:
+        metric: name of an installed metric, that is of a family of columns.
+
+    Returns:
+        A report; nothing that the metric raises escapes.
+
+    Raises:
+        UnknownNameError: no installed plugin has a metric of this name.
+        UsageError: two plugins provide it.
+    """
+    info = catalogue().metric(metric)
+    light = _check_light(catalogue().origin("metric", metric).module)
+    try:
+        made = create_metric(info)
+    except RetargetBenchError as error:
+        return ConformanceReport(metric, (light, CheckResult("can be made", str(error))))
+    return ConformanceReport(metric, (light, CheckResult("can be made"), *_check_evaluations(info, made)))
+
+
+def _check_evaluations(info: MetricInfo, metric: Metric) -> list[CheckResult]:
+    """Let a metric judge the true motion of tasks that touch hands and feet, and what comes of less."""
+    dataset = open_capsules()
+    source = dataset.clip("average", "hands_on_belly")
+    target = dataset.character("stout")
+    truth = dataset.clip("stout", "hands_on_belly").motion
+    single = Clip(source.name, source.character, source.motion.frames(0, 1))
+    scenes = {
+        "the ground truth": Evaluation(source, target, truth, truth),
+        "a source itself": Evaluation(source, source.character, source.motion),
+        "a motion without ground truth": Evaluation(source, target, truth),
+        "a clip of one frame": Evaluation(single, target, truth.frames(0, 1), truth.frames(0, 1)),
+    }
+    columns = frozenset(column.name for column in info.columns)
+    given = {name: _fingerprint(_Scene((scene.source,), scene.target)) for name, scene in scenes.items()}
+    found = {name: _evaluate(metric, scene, columns) for name, scene in scenes.items()}
+    results = [CheckResult(f"judges {name}", advice) for name, (_, advice) in found.items()]
+    changed = [
+        name for name, scene in scenes.items() if _fingerprint(_Scene((scene.source,), scene.target)) != given[name]
+    ]
+    advice = f"{changed[0]}: evaluate writes into its inputs; clone() a tensor before that" if changed else ""
+    results.append(CheckResult("leaves its inputs alone", advice))
+    if any(not result.passed for result in results):
+        return results
+    values, _ = found["the ground truth"]
+    undefined = sorted(name for name in columns if not values[name].is_defined)
+    advice = f"{', '.join(undefined)} is NaN there; a motion that cannot be better must have a value"
+    results.append(CheckResult("has a value of every column for a perfect motion", advice if undefined else ""))
+    scene = scenes["the ground truth"]
+    alone = {name: _evaluate(metric, scene, frozenset({name})) for name in sorted(columns)}
+    off = [name for name, (one, advice) in alone.items() if advice or not _agree(one[name], values[name])]
+    advice = f"{', '.join(off)} differs from its value among all columns; a run asks only for columns without a value"
+    results.append(CheckResult("gives a column the same value alone and among others", advice if off else ""))
+    return results
+
+
+def _evaluate(metric: Metric, scene: Evaluation, columns: frozenset[str]) -> tuple[dict[str, MetricValue], str]:
+    """Return what a metric gives, or nothing and a sentence that says why it cannot be used."""
+    try:
+        values: object = metric.evaluate(scene, columns)
+    except Exception as error:  # what a plugin raises is the finding
+        return {}, f"evaluate raised {one_line(error)}"
+    if not isinstance(values, dict) or not columns <= values.keys():
+        return {}, f"evaluate must return a dict with a MetricValue for each of {', '.join(sorted(columns))}"
+    for name in sorted(columns):
+        value, frames = values[name], scene.motion.frame_count
+        if not isinstance(value, MetricValue):
+            return {}, f"{name} is a {type(value).__name__}; return a MetricValue, or UNDEFINED where there is no value"
+        if not isinstance(value.value, float) or math.isinf(value.value):
+            return {}, f"{name} has the value {value.value!r}; it must be a finite float, or NaN where there is none"
+        if value.per_frame is not None and tuple(value.per_frame.shape) != (frames,):
+            return {}, f"{name}: per_frame is {tuple(value.per_frame.shape)}, not ({frames},) like the frames"
+    return values, ""
+
+
+def _agree(one: MetricValue, other: MetricValue) -> bool:
+    """Whether two values are the same up to the order of sums."""
+    return math.isclose(one.value, other.value, rel_tol=1e-4, abs_tol=1e-6)
+
+
+def check_dataset_plugin(dataset: str) -> ConformanceReport:
+    """Check that a registered dataset can be opened and read, and is the same every time.
+
+    What is odd about its content is said by ``bench data check``.
+
+    Args:
+        dataset: name of an installed dataset.
+
+    Returns:
+        A report; nothing that the dataset raises escapes.
+
+    Raises:
+        UnknownNameError: no installed plugin has a dataset of this name.
+        UsageError: two plugins provide it.
+    """
+    info = catalogue().dataset(dataset)
+    results = [_check_light(catalogue().origin("dataset", dataset).module)]
+    try:
+        opened, again = load_target(info.target)(), load_target(info.target)()
+        advice = "" if isinstance(opened, Dataset) else f"it is a {type(opened).__name__}; return a Dataset"
+        results.append(CheckResult("can be opened", advice))
+        if not advice:
+            errors = [finding for finding in _find_oddities(opened) if finding.level == "error"]
+            advice = f"{errors[0].subject}: {errors[0].text}" if errors else ""
+            results.append(CheckResult("can be read whole", advice))
+            rows = opened.split().rows
+            opened.check_rows(rows)
+            advice = "" if rows else "there is nothing to run; see every_pair and balanced_default"
+            results.append(CheckResult("has a default split whose rows it can load", advice))
+            advice = "" if opened.hash == again.hash else "its hash differs when it is opened again; use fixed seeds"
+            results.append(CheckResult("is the same when opened again", advice))
+    except Exception as error:  # what a plugin raises is the finding
+        results.append(CheckResult("can be used", one_line(error)))
+    return ConformanceReport(dataset, tuple(results))
+
+
+def _find_oddities(dataset: Dataset) -> tuple[Finding, ...]:
+    from retargetbench.datasets.check import check_dataset
+
+    return check_dataset(dataset, penetration=False).findings
 
 
 def _check_light(module: str) -> CheckResult:

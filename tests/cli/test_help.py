@@ -78,7 +78,7 @@ def test_a_group_alone_shows_its_help_as_wrong_use(arguments: list[str], capsys:
         (["list", "methods", "--jsn"], "--json"),
         (["--verison"], "--version"),
         (["plugin", "check"], "Missing argument 'name'"),
-        (["plugin", "check", "cpoy"], "unknown method 'cpoy'. Did you mean 'copy'?"),
+        (["plugin", "check", "cpoy"], "unknown method, metric or dataset 'cpoy'. Did you mean 'copy'?"),
         (["list", "methods", "extra"], "extra"),
         (["plugin", "check", "copy", "--device", "tpu"], "device 'tpu' is not one of: auto, cpu, cuda"),
     ],

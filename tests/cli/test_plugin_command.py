@@ -43,6 +43,23 @@ def test_new_writes_into_the_working_folder_by_default(tmp_path: Path, monkeypat
 
 
 @pytest.mark.parametrize(
+    ("kind", "name", "message"),
+    [
+        ("metric", "mse", "there is a column 'mse' already"),
+        ("metric", "joints", "there is a metric 'joints' already"),
+        ("metric", "default", "there is a metric 'default' already"),
+        ("dataset", "capsules", "there is a dataset 'capsules' already"),
+    ],
+)
+def test_new_refuses_a_name_that_is_taken_by_what_the_plugin_brings(
+    kind: str, name: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    assert main(["plugin", "new", name, "--kind", kind, "--dir", str(tmp_path)]) == 2
+    assert message in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
     ("name", "message"),
     [
         ("Mine", "must be a Python identifier in lower case"),
@@ -105,14 +122,18 @@ def run(arguments: list[str], **variables: str) -> str:
 BENCH = "import sys; from retargetbench.cli import main; sys.exit(main(sys.argv[1:]))"
 
 
-def test_what_new_writes_passes_its_own_tests_and_the_check(tmp_path: Path):
-    package = scaffold.write_plugin("lift_off", tmp_path)
+@pytest.mark.parametrize("kind", ["method", "metric", "dataset"])
+def test_what_new_writes_passes_its_own_tests_and_the_check(kind: scaffold.PluginKind, tmp_path: Path):
+    package = scaffold.write_plugin("lift_off", tmp_path, kind)
+    assert not any("$" in path.read_text() for path in package.rglob("*") if path.is_file())
     info = tmp_path / "retargetbench_lift_off-0.1.0.dist-info"  # what an installation would write
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: retargetbench-lift-off\nVersion: 0.1.0\n")
     (info / "entry_points.txt").write_text("[retargetbench]\nlift_off = retargetbench_lift_off\n")
     path = os.pathsep.join([str(tmp_path), str(package)])
     assert " passed" in run([sys.executable, "-m", "pytest", "-q", str(package)], PYTHONPATH=path)
+    if kind == "dataset":
+        assert "wrote" in run([sys.executable, "-m", "retargetbench_lift_off.make"], PYTHONPATH=path)
     assert "lift_off conforms" in run([sys.executable, "-c", BENCH, "plugin", "check", "lift_off"], PYTHONPATH=path)
 
 
@@ -147,3 +168,53 @@ def test_check_of_a_bad_method_ends_with_one(
         folder.add_method("bad", "bad")  # its target does not exist
         assert main(["plugin", "check", "bad"]) == 1
     assert "FAIL  can be made: making it raised method 'bad' of plugin bad" in capsys.readouterr().out
+
+
+BAD_METRIC = """
+@hookimpl
+def register_metrics(register):
+    register(MetricInfo("odd", "{module}_metric:Odd", (Column("odd_column", "m", "lower", "a metric"),)))
+
+@hookimpl
+def register_datasets(register):
+    register(DatasetInfo("odd_data", "a dataset", "{module}_metric:open_odd"))
+"""
+ODD = """
+from retargetbench import Metric, MetricValue
+
+class Odd(Metric):
+    def evaluate(self, evaluation, columns):
+        return {"odd_column": MetricValue(float("inf"))}
+
+def open_odd():
+    return "no dataset"
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("odd", ["odd fails", "odd_column has the value inf"]),
+        ("odd_column", ["odd fails", "odd_column has the value inf"]),
+        ("odd_data", ["odd_data fails", "it is a str; return a Dataset"]),
+        ("odd_plugin", ["odd fails", "odd_data fails"]),
+    ],
+)
+def test_check_takes_metrics_columns_datasets_and_whole_plugins(
+    name: str, expected: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    with plugin_folder(tmp_path, monkeypatch) as folder:
+        module = folder.add("odd_plugin", BAD_METRIC)
+        (tmp_path / f"{module}_metric.py").write_text(ODD)
+        assert main(["plugin", "check", name]) == 1
+    out = capsys.readouterr().out
+    assert [text for text in expected if text not in out] == []
+
+
+def test_check_of_a_broken_plugin_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    with plugin_folder(tmp_path, monkeypatch) as folder:
+        folder.add("bad", "raise OSError('no disk')")
+        assert main(["plugin", "check", "bad"]) == 1
+    assert capsys.readouterr().err == "error: plugin bad (bad-dist 1.0) is broken: OSError: no disk\n"
