@@ -38,13 +38,9 @@ def main() -> int:
     """Measure, print, and return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--frames", type=int, default=10, help="frames of each round (default %(default)s)")
-    parser.add_argument(
-        "--rounds", type=int, default=5, help="rounds, of which the median counts (default %(default)s)"
-    )
+    parser.add_argument("--rounds", type=int, default=5, help="rounds; their median counts (default %(default)s)")
     parser.add_argument("--size", type=int, default=512, help="pixels of a picture's side (default %(default)s)")
-    parser.add_argument(
-        "--segments", type=int, default=SEGMENTS, help="vertices around the trunk (default %(default)s)"
-    )
+    parser.add_argument("--segments", type=int, default=SEGMENTS, help="of the trunk (default %(default)s)")
     options = parser.parse_args()
     torch.set_num_threads(1)
 
@@ -81,9 +77,8 @@ def main() -> int:
         "Stage.render, penetration marked": lambda frame: draw(frame, mark=True),
         "matplotlib plot_trisurf": draw_by_matplotlib,
     }
-    print(
-        f"{character.vertex_count} vertices, {len(character.faces)} faces, {options.size}x{options.size} pixels, one thread"
-    )
+    mesh = f"{character.vertex_count} vertices, {len(character.faces)} faces"
+    print(f"{mesh}, {options.size}x{options.size} pixels, one thread")
     rates: dict[str, list[float]] = {name: [] for name in contestants}
     for _ in range(options.rounds):
         for name, contestant in contestants.items():
