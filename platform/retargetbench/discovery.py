@@ -9,7 +9,6 @@ it is an error that names both.
 from __future__ import annotations
 
 import re
-import textwrap
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -253,7 +252,14 @@ def one_line(error: BaseException) -> str:
         >>> one_line(ValueError("two\\nlines"))
         'ValueError: two lines'
     """
-    text = textwrap.shorten(str(error) or "no message", _LONGEST_REASON)
+    try:
+        said = str(error)
+    except Exception:  # a plugin's error may be unable to say what it is
+        said = "its message cannot be read"
+    printable = said.encode("utf-8", "backslashreplace").decode()
+    text = " ".join(printable[: 4 * _LONGEST_REASON].split()) or "no message"
+    if len(text) > _LONGEST_REASON:
+        text = f"{text[:_LONGEST_REASON]} …"
     return text if isinstance(error, RetargetBenchError) else f"{type(error).__name__}: {text}"
 
 

@@ -141,7 +141,7 @@ def _make(known: Catalogue, kind: Kind, name: str, factory: Callable[[], T]) -> 
         return factory()
     except RetargetBenchError:
         raise
-    except Exception as error:  # whatever a plugin raises is that plugin's failure
+    except (Exception, SystemExit) as error:  # whatever a plugin raises is that plugin's failure
         raise PluginError(
             f"{kind} {name!r} of plugin {known.origin(kind, name).origin} cannot be made: {one_line(error)}"
         ) from error

@@ -162,5 +162,5 @@ def load_target(target: str) -> Any:
         raise PluginError(f"target {target!r} must look like 'module:Class'")
     try:
         return getattr(importlib.import_module(module_name), attribute)
-    except Exception as error:  # whatever a plugin's module raises on import is that plugin's failure
+    except (Exception, SystemExit) as error:  # whatever a plugin's module raises on import is that plugin's failure
         raise PluginError(f"cannot import {target!r}: {type(error).__name__}: {error}") from error

@@ -30,13 +30,14 @@ from retargetbench import (
 
 @hookimpl
 def register_methods(register):
-    for name in ("Plain", "Strict", "WrongShape", "NotFinite", "WrongCount", "WrongRate", "Crash", "Slow"):
+    names = "Plain Strict WrongShape NotFinite WrongCount WrongRate Crash Slow Vandal Quitter"
+    for name in names.split():
         register(MethodInfo(name.lower(), "a method", "{module}:" + name))
     register(MethodInfo("absent", "cannot be imported", "{module}_absent:Method"))
 
 @hookimpl
 def register_metrics(register):
-    for name in ("Tall", "Faulty", "Endless", "Brief"):
+    for name in ("Tall", "Faulty", "Endless", "Brief", "Odd"):
         register(MetricInfo(name.lower(), "{module}:" + name, (Column(name.lower() + "_value", "m", "higher", "-"),)))
 
 def note(text):
@@ -92,6 +93,27 @@ class Slow(Plain):
     def one(self, source, target):
         time.sleep(float(os.environ.get("LAB_METHOD_SECONDS", "0")))
         return super().one(source, target)
+
+class Vandal(Plain):
+    def one(self, source, target):
+        motion = super().one(source, target)
+        source.motion.local_rotations.zero_()
+        source.motion.root_translation.mul_(100)
+        target.bind_vertices.mul_(3)
+        target.skeleton.offsets.mul_(2)
+        torch.set_default_dtype(torch.float64)
+        torch.set_grad_enabled(False)
+        os.chdir("/")
+        return motion
+
+class Quitter(Plain):
+    def one(self, source, target):
+        sys.exit(0)
+
+class Odd(Metric):
+    def evaluate(self, evaluation, columns):
+        evaluation.motion.root_translation.zero_()
+        return {"odd_value": MetricValue("seven")}
 
 class Tall(Metric):
     def evaluate(self, evaluation, columns):

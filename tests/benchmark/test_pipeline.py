@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 from retargetbench import Evaluation, create_method, open_dataset, plugins
 from retargetbench.benchmark import predict_jobs
@@ -212,6 +213,35 @@ def test_a_failed_task_is_tried_again_by_the_same_command(bench: Bench, lab: Plu
     assert bench("--methods", "strict") == 0
     assert (scores()["failure"] == "").all()
     assert not list((only_run() / "failures").rglob("*.json"))
+
+
+def test_a_method_that_writes_into_its_inputs_and_changes_global_state_harms_no_other(
+    bench: Bench, lab: PluginFolder
+) -> None:
+    assert bench("--methods", "copy", "--run", "alone", metrics="mse,foot_skate") == 0
+    # Whatever becomes of the vandal, which spoils its own next tasks.
+    assert bench("--methods", "vandal,copy", "--run", "both", metrics="mse,foot_skate") in (0, 1)
+    alone, both = scores(Path("runs/alone")), scores(Path("runs/both")).query("method != 'vandal'")
+    pd.testing.assert_frame_equal(both.reset_index(drop=True), alone)
+    assert torch.get_default_dtype() == torch.float32
+    assert torch.is_grad_enabled()
+
+
+def test_a_method_that_ends_the_program_is_a_failure(bench: Bench, lab: PluginFolder) -> None:
+    assert bench("--methods", "quitter,copy", metrics="mse", split="UC+UM") == 1
+    frame = scores()
+    assert set(frame.query("method == 'quitter'")["failure"]) == {"tried to end the process: SystemExit: 0"}
+    assert set(frame.query("method == 'copy'")["failure"]) == {""}
+
+
+def test_a_value_that_is_no_number_is_refused_and_what_the_metric_writes_into_stays(
+    bench: Bench, lab: PluginFolder
+) -> None:
+    assert bench("--methods", "copy", "--run", "without", metrics="mse", split="UC+UM") == 0
+    assert bench("--methods", "copy", "--run", "with", metrics="odd_value,mse", split="UC+UM") == 1
+    frame = scores(Path("runs/with"))
+    assert set(frame["failure"]) == {"odd: odd_value: the value must be a number, got 'seven'"}
+    pd.testing.assert_series_equal(frame["mse"], scores(Path("runs/without"))["mse"])
 
 
 def test_values_by_frame_that_are_not_one_per_frame_are_refused(bench: Bench, lab: PluginFolder) -> None:

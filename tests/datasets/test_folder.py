@@ -10,14 +10,12 @@ import sys
 import weakref
 import zipfile
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 import yaml
 
-from retargetbench import plugins
 from retargetbench.character import Character
 from retargetbench.clip import Clip
 from retargetbench.datasets.base import Split, SplitRow
@@ -33,7 +31,6 @@ from retargetbench.datasets.opening import open_dataset
 from retargetbench.datasets.splits import balanced_default, every_pair
 from retargetbench.errors import DatasetError, UnknownNameError, UsageError
 from retargetbench.motion import Motion
-from retargetbench.registry import DatasetInfo
 from retargetbench.skeleton import canonical_skeleton
 
 
@@ -392,16 +389,6 @@ def test_an_unknown_name_is_explained_as_name_and_as_folder(tmp_path, monkeypatc
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UnknownNameError, match=r"unknown dataset 'mxi'.*made with bench data import works too"):
         open_dataset("mxi")
-
-
-def test_a_registered_dataset_is_opened_by_name(folder, monkeypatch):
-    info = DatasetInfo("tiny-by-name", "for this test", f"{__name__}:opened")
-    known = SimpleNamespace(
-        registered=SimpleNamespace(datasets={info.name: info}), dataset={info.name: info}.__getitem__
-    )
-    monkeypatch.setattr(plugins, "catalogue", lambda: known)
-    monkeypatch.setattr(sys.modules[__name__], "opened", lambda: FolderDataset(folder), raising=False)
-    assert open_dataset("tiny-by-name").hash == FolderDataset(folder).hash
 
 
 @pytest.mark.slow

@@ -39,8 +39,23 @@ def test_the_shipped_dataset_is_opened_by_name_anew_each_time():
 
 
 def test_a_plugins_dataset_is_opened_by_its_function(plugins):
-    plugins.add("mine", register("mine") + "\ndef open_it():\n    return 'opened'\n")
-    assert open_dataset("mine") == "opened"
+    body = "from retargetbench.datasets.capsules import open_capsules\ndef open_it():\n    return open_capsules()\n"
+    plugins.add("mine", register("mine") + body)
+    assert isinstance(open_dataset("mine"), CapsuleDataset)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("return 'opened'", "must return a Dataset, got str"),
+        ("raise OSError('no disk')", "cannot be opened: OSError: no disk"),
+        ("raise SystemExit(0)", "cannot be opened: SystemExit: 0"),
+    ],
+)
+def test_a_plugins_dataset_that_is_none_names_the_plugin(plugins, body, message):
+    plugins.add("mine", register("mine") + f"\ndef open_it():\n    {body}\n")
+    with pytest.raises(PluginError, match=f"dataset 'mine' of plugin mine .*{message}"):
+        open_dataset("mine")
 
 
 def test_a_folder_of_a_registered_name_that_holds_no_dataset_does_not_hide_it(plugins):

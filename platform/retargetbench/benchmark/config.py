@@ -50,8 +50,8 @@ class RunConfig:
     def __post_init__(self) -> None:
         if self.workers < 1:
             raise UsageError(f"workers must be at least 1, got {self.workers}")
-        if self.seed < 0:
-            raise UsageError(f"seed must not be negative, got {self.seed}")
+        if not 0 <= self.seed < 2**32:
+            raise UsageError(f"seed must be from 0 to {2**32 - 1}, got {self.seed}")
         if self.executor not in get_args(ExecutorName):
             raise UnknownNameError("executor", self.executor, get_args(ExecutorName))
         if not self.methods:

@@ -24,8 +24,15 @@ OptionItems = tuple[tuple[str, object], ...]
 
 
 @lru_cache(maxsize=4)
-def opened_dataset(spec: str) -> Dataset:
-    """Open a dataset by name or folder."""
+def opened_dataset(spec: str, user: str = "") -> Dataset:
+    """Open a dataset by name or folder.
+
+    Args:
+        spec: the dataset.
+        user: label of the method that works on its characters and clips. Each has its own, so that one that writes
+            into its inputs harms no other and not the scores.
+    """
+    del user  # part of what is remembered only
     return open_dataset(spec)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from retargetbench import plugins
 from retargetbench.benchmark.config import RunConfig
+from retargetbench.benchmark.containment import contained
 from retargetbench.benchmark.environment import describe_environment
 from retargetbench.benchmark.opened import OptionItems, opened_dataset
 from retargetbench.benchmark.predictions import content_key
@@ -241,7 +242,8 @@ def _check_labels(labels: list[str], config: RunConfig) -> None:
 def _plan_method(label: str, name: str, options: Mapping[str, object], device: torch.device) -> PlannedMethod:
     """Make a method once, so that wrong options end the command and a broken method becomes rows of failures."""
     try:
-        method = plugins.create_method(name, device=device, options=options)
+        with contained():
+            method = plugins.create_method(name, device=device, options=options)
         key = plugins.method_key(plugins.catalogue().method(name), method)
     except UsageError:
         raise

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from retargetbench.benchmark.containment import contained
 from retargetbench.benchmark.environment import device_name
 from retargetbench.benchmark.executors import Lost, run_isolating
 from retargetbench.benchmark.external import import_job
@@ -97,7 +98,7 @@ def predict_job(job: PredictJob) -> None:
 
 def _groups(job: PredictJob, device: torch.device) -> Iterator[tuple[list[SplitRow], list[Clip]]]:
     """Load clips one after the other and give them in groups of at most ``max_frames`` frames."""
-    dataset = opened_dataset(job.dataset)
+    dataset = opened_dataset(job.dataset, job.method.label)
     rows: list[SplitRow] = []
     clips: list[Clip] = []
     for row in job.rows:
@@ -126,9 +127,11 @@ def _retarget(
 ) -> bool:
     """Retarget a group and write what is missing; a failure is recorded only when the task is alone."""
     try:
-        target = character_on(opened_dataset(job.dataset).character(rows[0].target), method.device)
+        target = character_on(opened_dataset(job.dataset, job.method.label).character(rows[0].target), method.device)
         torch.manual_seed(job.seed)
-        motions = check_outputs(method.retarget(clips, target), clips)
+        with contained():
+            outputs = method.retarget(clips, target)
+        motions = check_outputs(outputs, clips)
         contents = {
             k: encode_motion(from_canonical_motion(target.skeleton, motions[k], clips[k]), job.key(rows[k]))
             for k in missing
@@ -169,7 +172,7 @@ def speed_job(job: PredictJob) -> dict[str, object]:
         return result
     rows, clips = group
     try:
-        target = character_on(opened_dataset(job.dataset).character(rows[0].target), method.device)
+        target = character_on(opened_dataset(job.dataset, job.method.label).character(rows[0].target), method.device)
         times: list[float] = []
         _timed(method, clips, target)
         while len(times) < _SPEED_REPEATS or (sum(times) < _SPEED_SECONDS and len(times) < 20 * _SPEED_REPEATS):
@@ -184,7 +187,8 @@ def _timed(method: RetargetMethod, clips: Sequence[Clip], target: Character) -> 
     """Return the seconds that a method needs for a group."""
     _wait_for(method.device)
     start = time.perf_counter()
-    method.retarget(clips, target)
+    with contained():
+        method.retarget(clips, target)
     _wait_for(method.device)
     return time.perf_counter() - start
 

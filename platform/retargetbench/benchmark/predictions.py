@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import zipfile
+import zlib
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
 
     from retargetbench.clip import Clip
     from retargetbench.datasets.base import SplitRow
+
+UNREADABLE = (
+    OSError, ValueError, KeyError, EOFError, TypeError, AttributeError, RuntimeError, zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
+"""What NumPy and zipfile raise on damaged files, an array in place of an archive, and encrypted or odd archives."""
 
 _FORMAT = "1"  # part of every key: raise it when the same method output would be stored as something else
 _UNIT_TOLERANCE = 1e-3
@@ -65,6 +71,11 @@ def _checked(motion: object, source: Clip) -> Motion:
             f"{name}: the motion must have root_translation ({frames}, 3) and local_rotations ({frames}, 22, 4) like "
             f"the source's {frames} frames, got {shapes[0]} and {shapes[1]}"
         )
+    if not (motion.root_translation.is_floating_point() and motion.local_rotations.is_floating_point()):
+        raise MethodOutputError(
+            f"{name}: the motion must hold floating-point numbers, got {motion.root_translation.dtype} and "
+            f"{motion.local_rotations.dtype}"
+        )
     # Tensors are mutable, so what Motion checked when it was made need not hold any more.
     if not bool(torch.isfinite(motion.root_translation).all() and torch.isfinite(motion.local_rotations).all()):
         raise MethodOutputError(f"{name}: the motion holds values that are not finite (NaN or infinity)")
@@ -98,7 +109,7 @@ def read_key(path: Path) -> str | None:
     try:
         with np.load(path, allow_pickle=False) as stored:
             return str(stored["key"])
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+    except UNREADABLE:
         return None
 
 
@@ -113,7 +124,7 @@ def read_motion(path: Path) -> Motion:
         with np.load(path, allow_pickle=False) as stored:
             root, rotations = (stored[name].astype(np.float32) for name in ("root_translation", "local_rotations"))
             fps = float(stored["fps"])
-    except (OSError, ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile) as error:
+    except UNREADABLE as error:
         # What NumPy does not know it takes for a pickle, and advises to load it unsafely.
         detail = "" if "pickle" in str(error) else f": {error}"
         raise FileFormatError(

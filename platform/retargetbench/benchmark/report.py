@@ -95,7 +95,9 @@ def read_report(folder: RunFolder) -> Report:
         measured = read_json(folder.speed(method.label))
         if isinstance(measured, dict) and measured.get("key") == method.key:
             value = measured.get(SPEED.name)
-            speeds[method.label] = Speed(math.nan if value is None else value, str(measured.get("device", "")))
+            speeds[method.label] = Speed(
+                float(value) if isinstance(value, int | float) else math.nan, str(measured.get("device", ""))
+            )
     return Report(plan, scores, make_table(plan, scores), speeds)
 
 

@@ -9,9 +9,12 @@ from __future__ import annotations
 import io
 import math
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import torch
+
+from retargetbench.benchmark.containment import contained
 from retargetbench.benchmark.executors import Lost, run_isolating
 from retargetbench.benchmark.opened import character_on, clip_on, created_metric, opened_dataset
 from retargetbench.benchmark.plan import GROUND_TRUTH, SOURCE
@@ -26,7 +29,7 @@ from retargetbench.benchmark.score_records import (
 )
 from retargetbench.device import resolve_device
 from retargetbench.discovery import one_line
-from retargetbench.errors import PluginError
+from retargetbench.errors import CharacterError, FileFormatError, PluginError
 from retargetbench.metrics.base import UNDEFINED, Evaluation, MetricValue
 
 if TYPE_CHECKING:
@@ -162,7 +165,11 @@ def _motion_of(job: ScoreJob, label: str, source: Clip, truth: Motion | None) ->
     if label == GROUND_TRUTH:
         return truth
     path = RunFolder(job.folder).prediction(label, job.row)
-    return read_motion(path) if path.exists() else None
+    try:
+        return read_motion(path) if path.exists() else None
+    except (FileFormatError, CharacterError):
+        path.unlink(missing_ok=True)  # the next run makes it again
+        raise
 
 
 def _score_nothing(job: ScoreJob, label: str) -> None:
@@ -190,17 +197,36 @@ def _score_subject(job: ScoreJob, label: str, evaluation: Evaluation) -> None:
         record.failures.pop(metric.name, None)
         record.tracebacks.pop(metric.name, None)
         try:
-            values = _checked(
-                created_metric(metric).evaluate(evaluation, wanted), wanted, evaluation.motion.frame_count
-            )
+            with contained():
+                given = created_metric(metric).evaluate(_own_copy(evaluation, metric), wanted)
+            values = _checked(given, wanted, evaluation.motion.frame_count)
         except Exception as error:  # whatever a metric raises costs its own columns on this task
             record.failures[metric.name] = one_line(error)
             record.tracebacks[metric.name] = traceback.format_exc()
         else:
             write_frames(folder, label, job.row, values)
             for name, value in values.items():
-                record.values[name] = (value_key(key, metric, name), float(value.value))
+                record.values[name] = (value_key(key, metric, name), value.value)
         write_record(folder, label, job.row, record)
+
+
+def _own_copy(evaluation: Evaluation, metric: MetricInfo) -> Evaluation:
+    """Return motions that a plugin's metric may write into; those of the core share what they compute from them."""
+    if metric.target.startswith("retargetbench."):
+        return evaluation
+    source, truth = evaluation.source, evaluation.ground_truth
+    return Evaluation(
+        replace(source, motion=_copied(source.motion)),
+        evaluation.target,
+        _copied(evaluation.motion),
+        None if truth is None else _copied(truth),
+    )
+
+
+def _copied(motion: Motion) -> Motion:
+    return replace(
+        motion, root_translation=motion.root_translation.clone(), local_rotations=motion.local_rotations.clone()
+    )
 
 
 def _checked(values: object, wanted: frozenset[str], frames: int) -> dict[str, MetricValue]:
@@ -210,13 +236,25 @@ def _checked(values: object, wanted: frozenset[str], frames: int) -> dict[str, M
     absent = wanted - set(values)
     if absent:
         raise PluginError(f"evaluate gave no value for {', '.join(sorted(absent))}")
-    chosen = {name: values[name] for name in sorted(wanted)}
-    for name, value in chosen.items():
-        if value.per_frame is not None and tuple(value.per_frame.shape) != (frames,):
-            raise PluginError(
-                f"{name}: per_frame must be ({frames},) like the motion's frames, got {tuple(value.per_frame.shape)}"
-            )
-    return chosen
+    return {name: _checked_value(name, values[name], frames) for name in sorted(wanted)}
+
+
+def _checked_value(name: str, value: MetricValue, frames: int) -> MetricValue:
+    """Return a value as a plain number, with its values by frame on the CPU."""
+    try:
+        number = float(value.value)
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        raise PluginError(f"{name}: the value must be a number, got {value.value!r:.80}") from None
+    by_frame = value.per_frame
+    if by_frame is None:
+        return MetricValue(number)
+    if not isinstance(by_frame, torch.Tensor) or by_frame.is_meta:
+        raise PluginError(f"{name}: per_frame must be a tensor, got {type(by_frame).__name__}")
+    if tuple(by_frame.shape) != (frames,):
+        raise PluginError(
+            f"{name}: per_frame must be ({frames},) like the motion's frames, got {tuple(by_frame.shape)}"
+        )
+    return MetricValue(number, by_frame.detach().cpu())
 
 
 def _fail(job: ScoreJob, label: str, why: str, where: str) -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import io
 import math
-import zipfile
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from retargetbench.benchmark.predictions import content_key
+from retargetbench.benchmark.predictions import UNREADABLE, content_key
 from retargetbench.benchmark.run_folder import read_json
 
 if TYPE_CHECKING:
@@ -93,5 +92,5 @@ def read_frames(path: Path) -> dict[str, NDArray[np.float32]]:
     try:
         with np.load(path, allow_pickle=False) as stored:
             return {name: stored[name] for name in stored.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile):
+    except UNREADABLE:
         return {}

@@ -42,7 +42,7 @@ def run_guarded(action: Callable[[], object], *, debug: bool = False) -> int:
         # The reader of a pipe has left; Python would complain again when it flushes standard output at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
-    except Exception as error:  # the last line of defence
+    except (Exception, SystemExit) as error:  # the last line of defence; a plugin's exit must not look like success
         if debug:
             traceback.print_exc()
         message, code = explain(error)
@@ -51,7 +51,7 @@ def run_guarded(action: Callable[[], object], *, debug: bool = False) -> int:
     return OK
 
 
-def explain(error: Exception) -> tuple[str, int]:
+def explain(error: BaseException) -> tuple[str, int]:
     """Return the message for an exception and the exit code that goes with it."""
     if isinstance(error, UsageError):
         return f"error: {error}", WRONG_USE

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
 
+from retargetbench.datasets.base import Dataset
 from retargetbench.datasets.folder import MANIFEST, FolderDataset
-from retargetbench.errors import UnknownNameError, UsageError
+from retargetbench.discovery import one_line
+from retargetbench.errors import PluginError, RetargetBenchError, UnknownNameError, UsageError
 from retargetbench.registry import load_target
-
-if TYPE_CHECKING:
-    from retargetbench.datasets.base import Dataset
 
 
 def open_dataset(spec: str | Path) -> Dataset:
@@ -41,4 +39,16 @@ def open_dataset(spec: str | Path) -> Dataset:
     except UnknownNameError:
         note = f"A folder made with bench data import works too, but there is none at {folder.absolute()}"
         raise UnknownNameError("dataset", str(spec), known.registered.datasets, note=note) from None
-    return cast("Dataset", load_target(info.target)())
+    origin = known.origin("dataset", info.name).origin
+    try:
+        dataset = load_target(info.target)()
+    except RetargetBenchError:
+        raise
+    except (Exception, SystemExit) as error:  # whatever a plugin raises is that plugin's failure
+        raise PluginError(f"dataset {info.name!r} of plugin {origin} cannot be opened: {one_line(error)}") from error
+    if not isinstance(dataset, Dataset):
+        raise PluginError(
+            f"dataset {info.name!r} of plugin {origin}: {info.target} must return a Dataset, got "
+            f"{type(dataset).__name__}"
+        )
+    return dataset

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +21,9 @@ def read_limited(path: str | PathLike[str], max_bytes: int) -> bytes:
         FileFormatError: the file cannot be opened, or is larger.
     """
     try:
+        # A pipe would keep us waiting for whoever writes into it.
+        if not (stat.S_ISREG(os.stat(path).st_mode) or os.path.isdir(path)):
+            raise FileFormatError(path, "is no regular file; copy its content into one")
         with open(path, "rb") as file:
             data = file.read(max_bytes + 1)
     except OSError as error:
