@@ -203,7 +203,7 @@ def test_a_camera_that_follows_keeps_the_hips_in_the_middle():
     travelled = [float(each.max() - each.min()) for each in middles]
     assert travelled[0] > 0.6
     assert travelled[1] < 0.3
-    near, far = (shared_camera([a], [frames], azimuth_deg=90.0) for a in (following, fixed))
+    near, far = (shared_camera([a], [frames], azimuth_deg=90.0, aspect=0.3) for a in (following, fixed))
     assert float(near.eye[0]) < float(far.eye[0])
 
 

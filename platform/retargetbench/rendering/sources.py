@@ -61,7 +61,8 @@ def find_clips(references: Sequence[str]) -> tuple[Subject, ...]:
         spec, _, part = reference.rpartition(":")
         if spec and any(sign in part for sign in "*?"):
             dataset = opened_dataset(spec)
-            names = [(c, m) for c, m in dataset.clip_names if fnmatchcase(f"{c}/{m}", part)]
+            pattern = part.replace("[", "[[]")  # brackets are letters of names
+            names = [(c, m) for c, m in dataset.clip_names if fnmatchcase(f"{c}/{m}", pattern)]
             if not names:
                 raise UsageError(f"no clip of dataset {dataset.name} matches {part!r}; bench data show lists them")
             if len(clips) + len(names) > MOST_CLIPS:
