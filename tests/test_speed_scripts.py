@@ -28,6 +28,13 @@ def test_geometry_compares_inside_tests_and_skinning():
     assert re.search(r"^ +52 .*x .*e-0[5-9] m$", done.stdout, re.MULTILINE)
 
 
+def test_rendering_compares_with_matplotlib():
+    done = run_script("rendering.py", "--segments", "8", "--frames", "2", "--rounds", "1", "--size", "64")
+    assert done.returncode in (0, 1), done.stderr
+    rates = re.findall(r"^  (\S.*?) +[\d.]+ frames/s \(\d+x\)$", done.stdout, re.MULTILINE)
+    assert rates == ["Stage.render", "Stage.render, penetration marked", "matplotlib plot_trisurf"]
+
+
 @pytest.mark.slow
 def test_run_stages_prints_shares_of_time_and_growth_of_memory():
     done = run_script("run_stages.py", "--clips", "2", "4", "--metrics", "mse")

@@ -34,6 +34,7 @@ COMMANDS = [
     ["list", "suites", "copy-capsules"],
     ["run", "--help"],
     ["data", "--help"],
+    ["render", "--help"],
 ]
 
 
