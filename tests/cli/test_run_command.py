@@ -21,6 +21,7 @@ import pytest
 from fake_plugins import plugin_folder
 
 from retargetbench.benchmark import opened
+from retargetbench.benchmark.environment import find_git_commit
 from retargetbench.benchmark.run_folder import RunFolder
 from retargetbench.cli import main
 from retargetbench.metrics import BUILTIN_METRICS
@@ -151,8 +152,10 @@ def test_mlflow_has_a_parent_and_a_child_per_method_and_atom(done: Done) -> None
     assert parent.data.params["split"] == ",".join(ATOMS)
     assert parent.data.params["copy.root"] == "height_ratio"
     assert runs["copy UC+UM"].data.params == {"method": "copy", "atom": "UC+UM", "root": "height_ratio"}
+    is_checkout = find_git_commit() is not None
     for run in (parent, *runs.values()):
-        assert {"dataset_hash", "split_hash", "seed", "device", "git_commit", "torch"} <= set(run.data.tags)
+        assert {"dataset_hash", "split_hash", "seed", "device", "torch"} <= set(run.data.tags)
+        assert ("git_commit" in run.data.tags) == is_checkout
 
 
 def test_mlflow_has_the_numbers_of_the_table(done: Done) -> None:
