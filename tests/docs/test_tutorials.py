@@ -80,6 +80,20 @@ def run_page(page: Path, folder: Path) -> int:
 
 
 @pytest.mark.slow
+def test_the_page_about_run_folders_names_every_file(tmp_path):
+    page = (DOCS / "run-folder.md").read_text()
+    shell = Shell(tmp_path)
+    shell.run("bench run --methods copy --split UC+UM --metrics mse,contact_error,penetration --run all --no-track")
+    folder = tmp_path / "runs" / "all"
+    found = [path.relative_to(folder) for path in folder.rglob("*") if path.is_file()]
+    deep = {"predictions", "scores", "frames", "failures"}
+    tops = {path.parts[0] if path.parts[0] in deep else str(path).replace("copy", "METHOD") for path in found}
+    named = {top: f"`{top}/METHOD/SOURCE/MOTION/TARGET." if top in deep else f"`{top}`" for top in tops}
+    assert len(named) > 10
+    assert [top for top, text in named.items() if text not in page] == []
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("page", sorted(p.name for p in DOCS.glob("*.md") if "```console" in p.read_text()))
 def test_a_tutorial_can_be_followed_as_it_stands(page, tmp_path):
     assert run_page(DOCS / page, tmp_path) > 0
