@@ -81,6 +81,10 @@ BROKEN = {
     "takes the column that the runner fills": (METRIC.format(COLUMN.format("frames_per_second")), "which core has"),
     "takes a column of every table": (METRIC.format(COLUMN.format("atom")), "registers the column 'atom', which core"),
     "takes a word of --metrics": (METRIC.format(COLUMN.format("all")), "registers the column 'all', which core has"),
+    "has a column named like a bound of another": (
+        METRIC.format(COLUMN.format("mse_low")),
+        "column 'mse_low' ends with _low, _high or _n",
+    ),
     "has a direction that there is not": (
         METRIC.format("(Column('mine', 'm', 'one', 'summary'),)"),
         "unknown direction of column 'mine' 'one'. Did you mean 'none'? Available: higher, lower, none",

@@ -63,13 +63,17 @@ class MethodInfo(_Checked):
     """Hash of the default checkpoint, or empty."""
 
 
+COLUMN_PARTS = ("_low", "_high", "_n")
+"""What is added to a column's name for the bounds of its interval and the number of its values."""
+
+
 @dataclass(frozen=True)
 class Column(_Checked):
     """One number per task that a metric gives: a column of the table.
 
     Raises:
         UnknownNameError: there is no such direction.
-        PluginError: a field is of the wrong type.
+        PluginError: a field is of the wrong type, or the name ends as `COLUMN_PARTS`.
     """
 
     name: str
@@ -87,6 +91,11 @@ class Column(_Checked):
         super().__post_init__()
         if self.direction not in get_args(Direction):
             raise UnknownNameError(f"direction of column {self.name!r}", str(self.direction), get_args(Direction))
+        if self.name.endswith(COLUMN_PARTS):
+            raise PluginError(
+                f"column {self.name!r} ends with {', '.join(COLUMN_PARTS[:-1])} or {COLUMN_PARTS[-1]}, which table.csv "
+                f"and MLflow add to names for bounds and counts; choose another name"
+            )
 
 
 @dataclass(frozen=True)

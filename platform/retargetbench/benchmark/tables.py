@@ -12,6 +12,7 @@ import numpy as np
 
 from retargetbench.benchmark.plan import REFERENCES
 from retargetbench.benchmark.statistics import Estimate, estimate_mean, estimate_mean_of_groups
+from retargetbench.registry import COLUMN_PARTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -170,7 +171,7 @@ def render_csv(table: Table) -> str:
     """Return the table as CSV: for each column its mean, the bounds of the interval and the number of values."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
-    parts = ("", "_low", "_high", "_n")
+    parts = ("", *COLUMN_PARTS)
     writer.writerow(["method", "atom", "n", "failed", *(f"{c.name}{part}" for c in table.columns for part in parts)])
     for row in table.rows:
         cells: list[str] = []
