@@ -62,8 +62,9 @@ def predict(plan: Plan, rows: Sequence[SplitRow], folder: RunFolder, executor: E
                 for row in job.rows:
                     job.fail(row, method.error)
             continue
-        open_jobs = [job for job in jobs if not all(job.is_done(row) for row in job.rows)]
-        kept = len(rows) - sum(not job.is_done(row) for job in jobs for row in job.rows)
+        missing = [sum(not job.is_done(row) for row in job.rows) for job in jobs]
+        open_jobs = [job for job, count in zip(jobs, missing, strict=True) if count]
+        kept = len(rows) - sum(missing)
         if kept:
             progress.note(f"predict {method.label}: {kept} of {len(rows)} motions are there already")
         progress.start(f"predict {method.label}", sum(len(job.rows) for job in open_jobs))
