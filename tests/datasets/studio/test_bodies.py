@@ -15,6 +15,7 @@ from retargetbench.errors import DatasetError
 from retargetbench.kinematics import Skinner
 from retargetbench.motion import Motion
 from retargetbench.rest_pose import t_pose_angles
+from retargetbench.sensors import extract_sensors
 from retargetbench.skeleton import canonical_index
 
 ROW = "ann: {kind: adult, seen: true, phenotype: {age: 0.7}"
@@ -133,7 +134,7 @@ def test_a_body_of_the_model_is_one_closed_surface_in_an_exact_t_pose():
 
     bodies = AnnyBodies()
     recipes = {recipe.name: recipe for recipe in read_recipes()}
-    for name in ("adult_02", "child_03", "gnome"):
+    for name in ("adult_02", "child_03", "gnome", "ogre"):
         character = bodies.build(recipes[name])
         surface = trimesh.Trimesh(character.rest_vertices.numpy(), character.faces.numpy(), process=False)
         assert surface.is_watertight
@@ -141,3 +142,17 @@ def test_a_body_of_the_model_is_one_closed_surface_in_an_exact_t_pose():
         assert surface.volume > 0
         assert max(t_pose_angles(character.skeleton).values()) < 0.01
         assert float(character.rest_vertices[:, 1].min()) == pytest.approx(0, abs=1e-5)
+
+
+@pytest.mark.slow
+def test_arms_span_the_range_of_the_public_characters():
+    pytest.importorskip("anny", reason="needs the extra studio")
+    from retargetbench.datasets.studio.anny_bodies import AnnyBodies
+
+    bodies = AnnyBodies()
+    built = {recipe.name: bodies.build(recipe) for recipe in read_recipes()}
+    radii = {name: extract_sensors(character).arm_radius / character.height for name, character in built.items()}
+    # Public Mixamo characters: 0.021 to 0.070 of the height.
+    assert 0.017 < min(radii.values()) < 0.021
+    assert 0.060 < max(radii.values()) < 0.072
+    assert sum(radius > 0.060 for radius in radii.values()) >= 3
