@@ -20,12 +20,13 @@ if TYPE_CHECKING:
 
 _FINGERS = ("Index", "Middle", "Ring", "Pinky")
 _CURLS: dict[HandShape, tuple[tuple[float, float, float], ...]] = {
-    "flat": ((2, 2, 2), (2, 2, 2), (2, 2, 2), (2, 2, 2)),
-    "relaxed": ((12, 16, 10), (18, 20, 12), (22, 22, 14), (26, 24, 14)),
-    "fist": ((72, 92, 60), (76, 95, 60), (78, 95, 60), (80, 92, 60)),
-    "point": ((3, 4, 3), (76, 95, 60), (78, 95, 60), (80, 92, 60)),
+    "flat": ((-16, -8, -4), (-18, -6, -4), (-18, -6, -4), (-20, -8, -5)),
+    "relaxed": ((0, 5, 4), (2, 8, 5), (4, 9, 6), (4, 8, 6)),
+    "fist": ((52, 82, 50), (56, 86, 52), (58, 86, 52), (56, 82, 50)),
+    "point": ((-14, -6, -4), (56, 86, 52), (58, 86, 52), (56, 82, 50)),
 }
-"""Bend of the three joints of index, middle, ring and little finger towards the palm, degrees."""
+"""Bend of the three joints of index, middle, ring and little finger towards the palm, degrees, from the rest of the
+bodies, whose fingers are bent by about 20° and 10° already."""
 
 _THUMBS: dict[HandShape, tuple[float, float, float]] = {
     "flat": (0, 0, 0),

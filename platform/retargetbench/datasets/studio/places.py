@@ -82,7 +82,7 @@ _SIDED: dict[str, Place] = {
     "back_of_hand": Place("LeftHand", 0.42, (0, 1, 0)),
     "hand_edge": Place("LeftHand", 0.35, (0, 0, -1)),
     "thumb_side": Place("LeftHand", 0.5, (0, 0, 1)),
-    "fingers": Place("LeftHand", 0.75, (0, -1, 0)),
+    "fingers": Place("LeftHand", 0.5, (0.5, -1, 0)),
     "fingertips": Place("LeftHand", 0.3, (1, -0.05, 0)),
     "knuckles": Place("LeftHand", 0.3, (1, -0.05, 0)),
     "thigh_front": Place("LeftUpLeg", 0.6, (0, 0, 1)),
@@ -138,6 +138,12 @@ class SkinPoint:
 
 
 @per_character
+def rest_normals(body: Character) -> torch.Tensor:
+    """Return the outward unit normals of the vertices at the T-pose, (V, 3) float64; remembered per body."""
+    return vertex_normals(body.rest_vertices.double(), body.faces)
+
+
+@per_character
 def find_place(body: Character, name: str) -> SkinPoint:
     """Find a named place on a body at its T-pose; remembered per body.
 
@@ -161,6 +167,6 @@ def find_place(body: Character, name: str) -> SkinPoint:
     last = own[hits.distance[own].argmax()]
     face, shares = hits.face[last], hits.barycentric[last]
     corners = body.faces[face]
-    normal = torch.nn.functional.normalize(shares @ vertex_normals(vertices, body.faces)[corners], dim=0)
+    normal = torch.nn.functional.normalize(shares @ rest_normals(body)[corners], dim=0)
     weights = shares @ corner_weights[face]
     return SkinPoint(shares @ vertices[corners], normal, weights / weights.sum())

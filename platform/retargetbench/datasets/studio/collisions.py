@@ -1,0 +1,158 @@
+"""Arms that should stay out of the body and out of each other: a penalty by the nearest sample of the skin.
+
+Nearest samples are found now and then; in between the pairs that are close stay as they are, and only these are posed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+
+from retargetbench.caching import per_character
+from retargetbench.datasets.studio.surface_samples import SurfaceSamples, pose_rows, sample_surface
+from retargetbench.metrics.obstacles import LIMBS, body_model
+from retargetbench.skeleton import canonical_index
+
+if TYPE_CHECKING:
+    from retargetbench.character import Character
+
+_BODY_SAMPLES = 2200
+_ARM_SAMPLES = 90
+"""Of upper arm and forearm, for each side."""
+_HAND_SAMPLES = 130
+"""Of each hand."""
+_LEG_SAMPLES = 160
+"""Of shank and foot, for each side."""
+_SLACK = 0.012
+"""Pairs that are up to this far apart, in heights beyond the margin, are watched between two searches."""
+_DEEPEST = 0.16
+"""Heights; a sample that seems farther inside is in front of another part of the body."""
+_ASIDE = 0.028
+"""Heights by which the nearest sample may be off the line of its normal; beyond it says nothing of in or out."""
+
+
+class _Limb(NamedTuple):
+    """One arm or leg and what it must not enter: rows of its points, and rows of points and normals around it."""
+
+    points: torch.Tensor
+    around: torch.Tensor
+    normals: torch.Tensor
+
+
+class _Pairs(NamedTuple):
+    """Close pairs of one limb, N of them: frame, point, and position among the ``used`` samples around."""
+
+    frame: torch.Tensor
+    point: torch.Tensor
+    sample: torch.Tensor
+    used: torch.Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class CollisionModel:
+    """Samples of one body, prepared once.
+
+    Attributes:
+        limbs: rows of each limb that must stay outside.
+        height: of the body, metres.
+    """
+
+    limbs: tuple[_Limb, ...]
+    height: float
+
+
+@per_character
+def collision_model(body: Character, *, legs: bool = False) -> CollisionModel:
+    """Prepare a body for collisions of its arms; remembered per body.
+
+    What may be entered is as in the metric ``penetration`` (`retargetbench.metrics.obstacles`): the body without its
+    arms; skin of the arms that is close to the body at rest does not count. Beyond the metric, each arm must stay out
+    of the other.
+
+    Args:
+        body: with its 22 joints.
+        legs: also keep each shank and foot out of the other leg.
+    """
+    obstacle = body_model(body, "arms").obstacles[0]
+    counts = torch.zeros(body.vertex_count, dtype=torch.bool)
+    counts[obstacle.limb_vertices[obstacle.can_count]] = True
+    part = body.dominant_joint[body.faces]
+    is_arm = torch.zeros(22, dtype=torch.bool)
+    is_arm[[canonical_index(name) for side in ("left_arm", "right_arm") for name in LIMBS[side]]] = True
+    trunk = sample_surface(body, (~is_arm[part]).all(-1).nonzero()[:, 0], _BODY_SAMPLES)
+
+    def of(names: tuple[str, ...], count: int, *, counting: bool = False) -> SurfaceSamples:
+        chosen = torch.isin(part, torch.tensor([canonical_index(name) for name in names])).all(-1)
+        if counting:
+            chosen &= counts[body.faces].all(-1)
+        return sample_surface(body, chosen.nonzero()[:, 0], count)
+
+    arms, moving = [], []
+    for side in ("Left", "Right"):
+        hand = of((f"{side}Hand",), _HAND_SAMPLES)
+        arms.append(of((f"{side}Arm", f"{side}ForeArm"), _ARM_SAMPLES).joined(hand))
+        counted = of((f"{side}Arm", f"{side}ForeArm"), _ARM_SAMPLES, counting=True)
+        moving.append(counted.joined(of((f"{side}Hand",), _HAND_SAMPLES, counting=True)))
+    limbs = [_limb(points, trunk.joined(arms[1 - side])) for side, points in enumerate(moving)]
+    if legs:
+        limbs += [
+            _limb(
+                of((f"{side}Leg", f"{side}Foot", f"{side}ToeBase"), _LEG_SAMPLES),
+                of((f"{other}UpLeg", f"{other}Leg", f"{other}Foot"), 4 * _LEG_SAMPLES),
+            )
+            for side, other in (("Left", "Right"), ("Right", "Left"))
+        ]
+    return CollisionModel(tuple(limbs), body.height)
+
+
+def _limb(points: SurfaceSamples, around: SurfaceSamples) -> _Limb:
+    rows, normals = around.skinning_rows()
+    return _Limb(points.skinning_rows()[0].float(), rows.float(), normals.float())
+
+
+class Collisions:
+    """The penalty of one clip; call `search` now and then, `penalty` in every step."""
+
+    def __init__(self, model: CollisionModel, margin: float) -> None:
+        """Args:
+        model: of the body.
+        margin: distance that should stay, heights.
+        """
+        self._model = model
+        self._margin = margin
+        self._pairs: list[_Pairs] = []
+
+    @torch.no_grad()
+    def search(self, transforms: torch.Tensor) -> None:
+        """Find the close pairs in a pose, transforms (T, 22, 3, 4)."""
+        height = self._model.height
+        self._pairs = []
+        for limb in self._model.limbs:
+            points, around = pose_rows(limb.points, transforms), pose_rows(limb.around, transforms)
+            nearest = torch.cdist(points, around).argmin(-1)
+            frame = torch.arange(len(points))[:, None].expand_as(nearest)
+            normals = torch.nn.functional.normalize(pose_rows(limb.normals, transforms)[frame, nearest], dim=-1)
+            apart = points - around[frame, nearest]
+            depth = (apart * normals).sum(-1)
+            aside = (apart - depth[..., None] * normals).norm(dim=-1)
+            close = (depth < (self._margin + _SLACK) * height) & (depth > -_DEEPEST * height)
+            close &= aside < _ASIDE * height
+            frames, point = close.nonzero(as_tuple=True)
+            used, sample = torch.unique(nearest[frames, point], return_inverse=True)
+            self._pairs.append(_Pairs(frames, point, sample, used))
+
+    def penalty(self, transforms: torch.Tensor) -> torch.Tensor:
+        """Sum over points of the squared depth below the margin, in heights, mean over frames; ()."""
+        total = transforms.new_zeros(())
+        for limb, pairs in zip(self._model.limbs, self._pairs, strict=True):
+            if len(pairs.frame) == 0:
+                continue
+            points = pose_rows(limb.points, transforms)[pairs.frame, pairs.point]
+            around = pose_rows(limb.around[pairs.used], transforms)[pairs.frame, pairs.sample]
+            normals = pose_rows(limb.normals[pairs.used], transforms)[pairs.frame, pairs.sample]
+            normals = torch.nn.functional.normalize(normals, dim=-1)
+            depth = self._margin - ((points - around) * normals).sum(-1) / self._model.height
+            total = total + depth.clamp_min(0).square().sum()
+        return total / len(transforms)
