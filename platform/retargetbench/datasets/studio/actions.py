@@ -46,6 +46,18 @@ Place = Annotated[str, Field(description="a name of places.yaml")]
 Side = Literal["left", "right"]
 
 
+POSES: dict[str, dict[str, Any]] = {
+    "hang": {"reach": (0.13, -0.96, 0.06), "palm": (-1.0, 0.0, -0.15)},
+    "ready": {"reach": (0.12, -0.62, 0.55), "palm": (-0.8, -0.4, 0.0), "elbow": (0.4, -0.6, -0.7)},
+    "front": {"reach": (-0.05, -0.1, 0.95), "palm": (0.0, -1.0, 0.0), "elbow": (0.6, -0.8, 0.0)},
+    "side": {"reach": (0.97, 0.0, 0.1), "palm": (0.0, -0.3, 1.0), "elbow": (0.0, -0.7, -0.7)},
+    "up": {"reach": (0.12, 0.97, 0.1), "palm": (-0.3, 0.0, 1.0), "elbow": (0.7, 0.0, 0.5)},
+    "raised": {"reach": (0.45, 0.5, 0.4), "palm": (0.0, 0.0, 1.0), "fingers": (0.1, 1.0, 0.0)},
+    "guard": {"reach": (-0.05, -0.1, 0.5), "palm": (-1.0, 0.0, 0.0), "elbow": (0.4, -0.9, 0.1)},
+}
+"""Named poses of a hand, as fields of `HandKey`."""
+
+
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, allow_inf_nan=False)
 
@@ -256,15 +268,3 @@ def _action(file: str, name: str, row: Any) -> Action:
 def _check_place(name: str) -> None:
     if name not in PLACES:
         raise ValueError(f"place {name!r} is not known; accepted: {', '.join(sorted(PLACES))}")
-
-
-POSES: dict[str, dict[str, Any]] = {
-    "hang": {"reach": (0.13, -0.96, 0.06), "palm": (-1.0, 0.0, -0.15)},
-    "ready": {"reach": (0.12, -0.62, 0.55), "palm": (-0.8, -0.4, 0.0), "elbow": (0.4, -0.6, -0.7)},
-    "front": {"reach": (-0.05, -0.1, 0.95), "palm": (0.0, -1.0, 0.0), "elbow": (0.6, -0.8, 0.0)},
-    "side": {"reach": (0.97, 0.0, 0.1), "palm": (0.0, -0.3, 1.0), "elbow": (0.0, -0.7, -0.7)},
-    "up": {"reach": (0.12, 0.97, 0.1), "palm": (-0.3, 0.0, 1.0), "elbow": (0.7, 0.0, 0.5)},
-    "raised": {"reach": (0.45, 0.5, 0.4), "palm": (0.0, 0.0, 1.0), "fingers": (0.1, 1.0, 0.0)},
-    "guard": {"reach": (-0.05, -0.1, 0.5), "palm": (-1.0, 0.0, 0.0), "elbow": (0.4, -0.9, 0.1)},
-}
-"""Named poses of a hand, as fields of `HandKey`."""
