@@ -72,7 +72,13 @@ _NEAREST_FACES = 24
 
 _GAP_QUANTILE = 0.95
 _SOLE_THICKNESS = 0.004
-"""Skin of a foot within this of its lowest point rests on the floor, heights."""
+"""Skin of toes or heel within this of its lowest point rests on the floor, heights."""
+
+_RESTING_LIFT = 0.01
+"""Toes or heel that are this much higher than the other no longer rest, heights."""
+
+_TOE_WEIGHT = 0.9
+"""Skin weight from which skin is of the toes and does not fold at the ball."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +95,7 @@ class Quality:
         foot_speed: of the planted interval where it is largest, mean speed of the resting part of the foot over the
             floor, m/s; None where no foot is planted for two frames.
         foot_drift: largest way that the resting part of a foot has gone over the floor since it was planted, metres.
-        foot_height: largest distance of a planted foot's lowest point from the floor, metres; no gate.
+        foot_height: largest distance of a planted foot from the height at which it rests, metres; no gate.
         acceleration: mean joint acceleration, heights/s²; None for fewer than 3 frames.
         acceleration_ratio: of the reference's.
         limit_excess_deg: largest excess of a joint over its range, degrees.
@@ -209,14 +215,36 @@ def _penetration(
     return float(percent_inside(found.inside).double().mean()), float(depth.max())
 
 
+@dataclass(frozen=True, eq=False)
+class _Sole:
+    """Skin of a foot on which it may rest: toes, then heel. The ball's own skin folds where the toes bend, and slips.
+
+    Attributes:
+        skinner: poses the vertices of both.
+        toe_count: how many are of the toes.
+        rest_heights: lowest vertex of each in the T-pose, (2,) metres.
+    """
+
+    skinner: Skinner
+    toe_count: int
+    rest_heights: torch.Tensor
+
+
 @per_character
-def _foot_skin(body: Character, side: Literal["Left", "Right"]) -> Skinner:
-    """Make a skinner for the vertices of a foot and its toes."""
-    part = body.dominant_joint
-    foot = (part == canonical_index(f"{side}Foot")) | (part == canonical_index(f"{side}ToeBase"))
+def _sole(body: Character, side: Literal["Left", "Right"]) -> _Sole:
+    """Find toes and heel of a foot; either is the whole foot where it has no skin of its own."""
+    ankle, ball = canonical_index(f"{side}Foot"), canonical_index(f"{side}ToeBase")
+    rest, part = body.rest_vertices, body.dominant_joint
+    foot = (part == ankle) | (part == ball)
     if not bool(foot.any()):
         raise CharacterError(f"{body.name}: no skin moves with {side}Foot or {side}ToeBase")
-    return Skinner.from_character(body, foot.nonzero()[:, 0])
+    rearmost = float(rest[foot, 2].min())
+    is_rear = rest[:, 2] < (rearmost + float(body.skeleton.rest_positions[ball, 2])) / 2
+    toes, heel = body.canonical_weights[:, ball] >= _TOE_WEIGHT, (part == ankle) & is_rear
+    toes, heel = (own if bool(own.any()) else foot for own in (toes, heel))
+    vertices = torch.cat([toes.nonzero()[:, 0], heel.nonzero()[:, 0]])
+    heights = torch.stack([rest[toes, 1].min(), rest[heel, 1].min()])
+    return _Sole(Skinner.from_character(body, vertices), int(toes.sum()), heights)
 
 
 def _feet(
@@ -226,12 +254,14 @@ def _feet(
     speeds, drifts, heights = [], [], []
     sides: tuple[Literal["Left", "Right"], ...] = ("Left", "Right")
     for side, track in zip(sides, performance.feet, strict=True):
-        skin = _foot_skin(body, side)
+        sole = _sole(body, side)
         for interval in _planted_intervals(track):
-            sole = skin.pose(rotations[interval], positions[interval])
-            heights.append(float(sole[..., 1].amin(-1).abs().max()))
-            if len(sole) > 1:
-                slip = sole_slip(sole, _SOLE_THICKNESS * body.height).double()
+            posed = sole.skinner.pose(rotations[interval], positions[interval])
+            parts = (posed[:, : sole.toe_count], posed[:, sole.toe_count :])
+            lifts = torch.stack([part[..., 1].amin(-1) for part in parts], -1) - sole.rest_heights.to(posed)
+            heights.append(float(lifts.amin(-1).abs().max()))
+            if len(posed) > 1:
+                slip = resting_slip(parts, lifts, body.height).double()
                 speeds.append(float(slip.norm(dim=-1).mean() * performance.fps))
                 drifts.append(float(slip.cumsum(0).norm(dim=-1).max()))
     return max(speeds, default=None), max(drifts, default=None), max(heights, default=None)
@@ -244,25 +274,37 @@ def _planted_intervals(track: FootTrack) -> list[slice]:
     return [slice(start, stop) for start, stop in zip(starts, stops, strict=True)]
 
 
-def sole_slip(foot: torch.Tensor, thickness: float) -> torch.Tensor:
+def resting_slip(parts: tuple[torch.Tensor, torch.Tensor], lifts: torch.Tensor, height: float) -> torch.Tensor:
     """Compute how far the resting part of a foot goes over the floor from each frame to the next.
 
-    The resting part is the skin that is lowest in both frames: all of a flat sole, the toes of a foot that stands on
-    its ball, the heel of one that is put down. So a foot that rolls does not slip though its ankle moves, whatever
-    pivots the rig has.
+    Toes and heel rest while they are about as low as the other in both frames; of two that rest, the one that moves
+    less holds the foot. Of a part only the skin counts that is lowest in both frames. So a foot that rolls over heel
+    and ball does not slip though its ankle moves; one that turns on its ball does, as its toes sweep the floor.
 
     Args:
-        foot: its vertices, (T, N, 3) metres.
-        thickness: skin up to this high above the lowest point rests, metres.
+        parts: vertices of the toes (T, N, 3) and of the heel (T, M, 3), metres.
+        lifts: how much higher the lowest of them is than in the T-pose, (T, 2) metres.
+        height: of the body, metres.
 
     Returns:
-        Mean displacement of that skin along x and z, (T − 1, 2) metres.
+        Mean displacement along x and z of the skin that rests, (T − 1, 2) metres.
     """
-    above = foot[..., 1] - foot[..., 1].amin(-1, keepdim=True)
-    both = torch.maximum(above[1:], above[:-1])
-    rests = (both <= thickness) | (both == both.amin(-1, keepdim=True))
-    moved = foot[..., [0, 2]].diff(dim=0)
-    return (moved * rests[..., None]).sum(1) / rests.sum(1, keepdim=True)
+    slips = torch.stack([_lowest_skin_moves(part, _SOLE_THICKNESS * height) for part in parts], -2)
+    rests = lifts <= lifts.amin(-1, keepdim=True) + _RESTING_LIFT * height
+    both = rests[1:] & rests[:-1]
+    # At the change from heel to toes neither may rest in both frames; then both are asked.
+    both = both | ~both.any(-1, keepdim=True)
+    way = torch.where(both, slips.norm(dim=-1), torch.inf)
+    return slips[torch.arange(len(slips), device=slips.device), way.argmin(-1)]
+
+
+def _lowest_skin_moves(skin: torch.Tensor, thickness: float) -> torch.Tensor:
+    """Mean horizontal move of the vertices (T, N, 3) that are lowest in both of two frames, (T − 1, 2) metres."""
+    above = skin[..., 1] - skin[..., 1].amin(-1, keepdim=True)
+    highest = torch.maximum(above[1:], above[:-1])
+    lowest = (highest <= thickness) | (highest == highest.amin(-1, keepdim=True))
+    moved = skin[..., [0, 2]].diff(dim=0)
+    return (moved * lowest[..., None]).sum(1) / lowest.sum(1, keepdim=True)
 
 
 def _number(value: torch.Tensor) -> float | None:
