@@ -119,14 +119,20 @@ def test_equal_arguments_give_equal_bytes_in_any_order(tmp_path):
         assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
 
 
-def test_the_hash_tells_other_motions_and_other_seen_lists_but_not_other_figures(tmp_path):
+def test_the_hash_tells_whatever_changes_results_but_not_other_figures(tmp_path):
     arguments = pack_arguments()
-    plain = write_example(tmp_path / "a").hash
-    clips = {**arguments["clips"], ("anna", "wave"): motion_keys(12, 99)}
-    assert write_example(tmp_path / "b", clips=clips).hash != plain
-    changed = [replace(action, seen=not action.seen) for action in ACTIONS]
-    assert write_example(tmp_path / "c", actions=changed).hash != plain
-    assert write_example(tmp_path / "d", qualities={}).hash == plain
+    plain = write_example(tmp_path / "plain").hash
+    split = arguments["splits"][0]
+    changes = [
+        {"clips": {**arguments["clips"], ("anna", "wave"): motion_keys(12, 99)}},
+        {"actions": [replace(action, seen=not action.seen) for action in ACTIONS]},
+        {"actions": [replace(action, left="point") for action in ACTIONS]},
+        {"characters": [replace(record, seen=not record.seen) for record in arguments["characters"]]},
+        {"splits": [replace(split, rows=split.rows[1:])]},
+    ]
+    hashes = [write_example(tmp_path / str(k), **change).hash for k, change in enumerate(changes)]
+    assert len({plain, *hashes}) == 6
+    assert write_example(tmp_path / "figures", qualities={}).hash == plain
 
 
 def test_shards_stay_under_their_size_and_bodies_of_one_topology_share_its_block(tmp_path):
@@ -252,6 +258,15 @@ def test_sources_are_built_unlike_their_targets():
     rows = frozen_split(**arguments, default=8).select(["UC+UM", "UC+SM", "SC+UM", "SC+SM"])
     chosen = np.mean([distances[index[row.source], index[row.target]] for row in rows])
     assert chosen > 1.2 * distances[distances > 0].mean()
+
+
+def test_default_rows_of_different_atoms_take_turns_with_targets_and_motions():
+    split = frozen_split(**many_clips(), default=5)
+    unseen_motion, seen_motion = split.select(["SC+UM"]), split.select(["SC+SM"])
+    assert len({row.target for row in (*unseen_motion, *seen_motion)}) == 10
+    split = frozen_split(**many_clips(), default=3)
+    unseen, seen = split.select(["UC+UM"]), split.select(["SC+UM"])
+    assert len({row.motion for row in (*unseen, *seen)}) == 6
 
 
 def test_small_datasets_give_all_their_rows():
