@@ -10,7 +10,7 @@ import torch
 from retargetbench.caching import per_character
 from retargetbench.datasets.capsule_ik import apply
 from retargetbench.datasets.studio.actions import POSES
-from retargetbench.datasets.studio.arms import Arm, arm_frames, feasible_hand, reachable
+from retargetbench.datasets.studio.arms import Arm, arm_frames, feasible_hand, pose_arm, reachable
 from retargetbench.datasets.studio.places import PLACES, find_place
 from retargetbench.mesh.rays import vertex_normals
 from retargetbench.skeleton import canonical_index
@@ -31,6 +31,8 @@ _SWIVEL_COST_DEG = 45.0  # ... turned so far from its natural place ...
 _CLEARANCE_COST = 0.02  # ... or an arm that is so many heights too near to the trunk
 _ARM_RADIUS = 0.03  # heights
 _TRUNK_SAMPLES = 500
+_ARM_TOUCH_ROUNDS = 8
+_AT_ELBOW = 0.2  # share of the forearm; nearer to the elbow, its place alone decides
 _FINGER_PADS = (0.55, -0.83, 0.0)  # of fingertips that touch: aslant between the tips and the palm's side
 
 
@@ -196,8 +198,15 @@ def _best_pole(
         + (_SWIVELS_DEG / _SWIVEL_COST_DEG) ** 2
         + (near / _CLEARANCE_COST) ** 2
     )
+    # The lowest point of a parabola, so that a hair's difference of two bodies does not turn the elbow by a whole step.
+    best = int(cost[1:-1].argmin()) + 1
+    left, low, right = cost[best - 1 : best + 2].tolist()
+    curvature = left - 2 * low + right
+    beside = 0.5 * (left - right) / curvature if curvature > 0 else 0.0
+    swivel = torch.deg2rad(_SWIVELS_DEG[best] + max(-0.5, min(0.5, beside)) * (_SWIVELS_DEG[1] - _SWIVELS_DEG[0]))
+    chosen = swivel.cos() * base + swivel.sin() * torch.linalg.cross(axis, base)
     chest = posed.rotations[:, _CHEST]
-    return apply(chest, chest[frame].mT @ poles[int(cost.argmin())])
+    return apply(chest, chest[frame].mT @ chosen)
 
 
 def _nearness(
@@ -241,28 +250,44 @@ def _arm_touch(
     shoulder = posed.positions[:, arm.shoulder]
     upper, lower = arm.lengths
     rest_elbow = arm.rest_hand - lower * arm.along
-    share = float((own.position - rest_elbow) @ arm.along) / lower
-    aside = float(_across(own.position - rest_elbow, arm.along).norm())
-    target = point + aside * normal - shoulder
-    distance = target.norm(dim=-1, keepdim=True)
-    straight = target / distance
+    from_elbow = own.position - rest_elbow
+    share = float(from_elbow @ arm.along) / lower
+    out = _across(own.normal, arm.along)
+    target = point + float(_across(from_elbow, arm.along).norm()) * normal
     wanted = apply(posed.rotations[:, _CHEST], arm.vector((-0.4, -0.2, 1.0))) if fingers is None else fingers
     wanted = torch.nn.functional.normalize(wanted, dim=-1)
-    if share < 0.2:
-        elbow, along = shoulder + upper * straight, wanted
-    else:
-        part = share * lower
-        cosine = ((distance**2 + part**2 - upper**2) / (2 * part * distance)).clamp(-1, 1)
-        beside = torch.nn.functional.normalize(_across(wanted, straight), dim=-1)
-        along = cosine * straight + (1 - cosine**2).sqrt() * beside
-        elbow = shoulder + target - part * along
-    wrist = elbow + lower * along
-    axis = torch.nn.functional.normalize(wrist - shoulder, dim=-1)
-    bend = _across(elbow - shoulder, axis)
-    pole = torch.where(bend.norm(dim=-1, keepdim=True) > 1e-3, bend, pole)
-    out = _across(own.normal, arm.along)
-    rotation = _frame(along, -normal) @ _frame(arm.along, out).mT
-    return HandTarget(wrist, torch.zeros(3, dtype=torch.float64), rotation, pole, normal)
+    origin = torch.zeros(3, dtype=torch.float64)
+    wrist, rotation = target, torch.eye(3, dtype=torch.float64).expand(len(target), 3, 3)
+    for _ in range(_ARM_TOUCH_ROUNDS):
+        elbow, along = _bones_through(shoulder, target, wanted, share, arm)
+        wrist = elbow + lower * along
+        axis = torch.nn.functional.normalize(wrist - shoulder, dim=-1)
+        bend = _across(elbow - shoulder, axis)
+        pole = torch.where(bend.norm(dim=-1, keepdim=True) > 1e-3, bend, pole)
+        rotation = _frame(along, -normal) @ _frame(arm.along, out).mT
+        pose = pose_arm(arm, shoulder, wrist, origin.expand_as(wrist), rotation, pole)
+        turn = pose.forearm if share > 0 else pose.upper
+        reached = shoulder + upper * (pose.upper @ arm.along) + apply(turn, from_elbow.expand_as(wrist))
+        target = target + point - reached
+    return HandTarget(wrist, origin, rotation, pole, normal)
+
+
+def _bones_through(
+    shoulder: torch.Tensor, target: torch.Tensor, wanted: torch.Tensor, share: float, arm: Arm
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Find the elbow and the direction of a forearm that passes a target at a share of its length, (T, 3) each."""
+    upper, lower = arm.lengths
+    way = target - shoulder
+    distance = way.norm(dim=-1, keepdim=True)
+    straight = way / distance
+    part = share * lower
+    if part < _AT_ELBOW * lower:
+        return shoulder + upper * straight, wanted
+    cosine = ((distance**2 + part**2 - upper**2) / (2 * part * distance)).clamp(-1, 1)
+    along = cosine * straight + (1 - cosine**2).sqrt() * torch.nn.functional.normalize(
+        _across(wanted, straight), dim=-1
+    )
+    return target - part * along, along
 
 
 def _across(vector: torch.Tensor, axis: torch.Tensor) -> torch.Tensor:
