@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
+from retargetbench.caching import per_character
 from retargetbench.datasets.studio.places import PLACES, find_place
 from retargetbench.datasets.studio.surface_samples import SurfaceSamples, pose_rows, sample_surface
 from retargetbench.sensor_names import BONES
@@ -24,7 +25,35 @@ TOUCHED_RADIUS = 0.06
 _MOVING_SAMPLES = 14
 _TOUCHED_SAMPLES = 220
 _SOFTNESS = 0.003  # heights over which the smallest distance of the moving skin is blended
+_BLEND = 0.007  # heights over which tangent planes of the touched skin are blended
+_WAY_POINTS = 9  # along which a sliding contact has its skin
 _SAME_SIDE = 0.3  # cosine between normals of skin that belongs to one place
+
+
+class _Skin(NamedTuple):
+    """Rows that pose the skin around a contact: of points and of normals that come, the place itself first, and of
+    points and normals that are touched."""
+
+    moving: torch.Tensor
+    moving_normals: torch.Tensor
+    touched: torch.Tensor
+    touched_normals: torch.Tensor
+
+
+@per_character
+def _contact_skin(body: Character, moving: str, first: str, second: str) -> _Skin:
+    """Sample the skin around both places of a contact and on the way between; remembered per body."""
+    own, start, end = (find_place(body, name) for name in (moving, first, second))
+    place = SurfaceSamples(own.position[None], own.normal[None], own.weights[None])
+    around = _around(body, moving, place.positions, place.normals, MOVING_RADIUS, _MOVING_SAMPLES)
+    share = torch.linspace(0, 1, 1 if first == second else _WAY_POINTS, dtype=torch.float64)[:, None]
+    way = torch.lerp(start.position, end.position, share)
+    normals = torch.nn.functional.normalize(torch.lerp(start.normal, end.normal, share), dim=-1)
+    skin = [
+        _around(body, name, way, normals, TOUCHED_RADIUS, _TOUCHED_SAMPLES) for name in dict.fromkeys((first, second))
+    ]
+    touched = skin[0] if len(skin) == 1 else skin[0].joined(skin[1])
+    return _Skin(*(x.float() for samples in (place.joined(around), touched) for x in samples.skinning_rows()))
 
 
 class ContactTerm:
@@ -45,25 +74,14 @@ class ContactTerm:
         """
         self.contact = contact
         self._height = body.height
-        moving, first, second = (find_place(body, name) for name in (contact.moving, contact.first, contact.second))
+        self._skin = _contact_skin(body, contact.moving, contact.first, contact.second)
         self.active = contact.active[frames].nonzero()[:, 0]
+        first, second = find_place(body, contact.first), find_place(body, contact.second)
         share = contact.share[frames][self.active].double()[:, None]
         path = torch.lerp(first.position, second.position, share)
         normals = torch.nn.functional.normalize(torch.lerp(first.normal, second.normal, share), dim=-1)
-        weights = torch.lerp(first.weights, second.weights, share)
-        one = torch.ones_like(path[:, :1])
-        self._path = (weights[:, :, None] * torch.cat([path, one], -1)[:, None, :]).flatten(1).float()
-        self._path_normal = (weights[:, :, None] * torch.cat([normals, 0 * one], -1)[:, None, :]).flatten(1).float()
-        own = SurfaceSamples(moving.position[None], moving.normal[None], moving.weights[None])
-        around = _around(body, contact.moving, own.positions, own.normals, MOVING_RADIUS, _MOVING_SAMPLES)
-        self._moving, self._moving_normals = (x.float() for x in own.joined(around).skinning_rows())
-        some = torch.linspace(0, len(path) - 1, min(len(path), 12)).long() if len(path) else self.active
-        skin = [
-            _around(body, name, path[some], normals[some], TOUCHED_RADIUS, _TOUCHED_SAMPLES)
-            for name in dict.fromkeys((contact.first, contact.second))
-        ]
-        touched = skin[0] if len(skin) == 1 else skin[0].joined(skin[1])
-        self._touched, self._touched_normals = (x.float() for x in touched.skinning_rows())
+        way = SurfaceSamples(path, normals, torch.lerp(first.weights, second.weights, share))
+        self._path, self._path_normal = (x.float() for x in way.skinning_rows())
 
     def measure(self, transforms: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Measure the contact in its active frames, N of them.
@@ -76,14 +94,15 @@ class ContactTerm:
             the wanted place along the surface, (N,) heights; cosine between the outward normals of both, (N,).
         """
         now = transforms[self.active]
-        moving = pose_rows(self._moving, now)
-        facing = torch.nn.functional.normalize(pose_rows(self._moving_normals[:1], now)[:, 0], dim=-1)
-        touched = pose_rows(self._touched, now)
+        moving, touched = pose_rows(self._skin.moving, now), pose_rows(self._skin.touched, now)
+        facing = torch.nn.functional.normalize(pose_rows(self._skin.moving_normals[:1], now)[:, 0], dim=-1)
+        normals = torch.nn.functional.normalize(pose_rows(self._skin.touched_normals, now), dim=-1)
         with torch.no_grad():
-            nearest = torch.cdist(moving, touched).argmin(-1)
-        row = torch.arange(len(now))[:, None]
-        normals = torch.nn.functional.normalize(pose_rows(self._touched_normals, now)[row, nearest], dim=-1)
-        apart = ((moving - touched[row, nearest]) * normals).sum(-1) / self._height
+            # The surface as a blend of tangent planes, so that distances do not jump from sample to sample.
+            squares = torch.cdist(moving, touched).square() / (2 * (_BLEND * self._height) ** 2)
+            weights = torch.softmax(-squares, -1)
+        planes = moving @ normals.mT - (touched * normals).sum(-1)[:, None, :]
+        apart = (weights * planes).sum(-1) / self._height
         distance = -_SOFTNESS * torch.logsumexp(-apart / _SOFTNESS, -1)
         stacked = now.permute(0, 2, 1, 3).flatten(2)  # (N, 3, 88)
         place = (stacked @ self._path[..., None])[..., 0]
