@@ -26,6 +26,7 @@ LONGEST_REACH = 0.99
 SHORTEST_REACH = 0.27
 """Share of the stretched arm to which it can be folded: an elbow bends by about 148°."""
 
+_BACK = (0.0, 0.0, -1.0)
 _TWIST_DEG, _FLEXION_DEG, _DEVIATION_DEG = 80.0, 75.0, 35.0
 _FREE_SHARE = 0.8  # of a limit; beyond, turning gets harder until the limit is reached
 _ROUNDS = 3  # of bringing the wrist to where the hand, turned as far as it can, reaches its target
@@ -98,8 +99,30 @@ def arm_frames(
     """
     upper, lower, hinge = two_bone(shoulder, wrist, arm.lengths, pole)
     # In the T-pose elbows point back, so that forearms bend forward.
-    rest = bone_frame(arm.along, torch.linalg.cross(arm.along, arm.along.new_tensor([0.0, 0.0, -1.0])))
+    rest = bone_frame(arm.along, torch.linalg.cross(arm.along, arm.along.new_tensor(_BACK)))
     return bone_frame(upper, hinge) @ rest.mT, bone_frame(lower, hinge) @ rest.mT
+
+
+def elbow_bend(arm: Arm, distance: torch.Tensor) -> torch.Tensor:
+    """Return by how much the elbow bends if the wrist is so far from the shoulder (...) metres, (...) radians."""
+    first, second = arm.lengths
+    cosine: torch.Tensor = (distance**2 - first**2 - second**2) / (2 * first * second)
+    return torch.acos(cosine.clamp(-1, 1))
+
+
+def swung_wrist(arm: Arm, shoulder: torch.Tensor, upper: torch.Tensor, bend: torch.Tensor) -> torch.Tensor:
+    """Return where the wrist is when shoulder and elbow are turned so, (T, 3) metres.
+
+    Args:
+        arm: which.
+        shoulder: position of its shoulder joint, (T, 3) metres.
+        upper: world rotation of the upper arm, (T, 3, 3).
+        bend: of the elbow, (T,) radians.
+    """
+    first, second = arm.lengths
+    hinge = torch.linalg.cross(arm.along, arm.along.new_tensor(_BACK))
+    forearm = upper @ roma.rotvec_to_rotmat(-bend[:, None] * hinge)
+    return shoulder + first * (upper @ arm.along) + second * (forearm @ arm.along)
 
 
 def feasible_hand(forearm: torch.Tensor, hand: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -149,7 +172,7 @@ def pose_arm(
     control: torch.Tensor,
     offset: torch.Tensor,
     hand: torch.Tensor,
-    pole: torch.Tensor,
+    plane: torch.Tensor,
 ) -> ArmPose:
     """Bring a point of the hand to where it should be, with the hand turned as wanted as far as it can.
 
@@ -159,16 +182,17 @@ def pose_arm(
         control: where the point should be, (T, 3) metres; it is approached if it is out of reach.
         offset: the point from the wrist in the T-pose, (T, 3) metres.
         hand: wanted world rotation of the hand, (T, 3, 3).
-        pole: direction of the elbow, (T, 3).
+        plane: rotation of an upper arm that bends in the wanted plane, (T, 3, 3). Unlike a direction of the elbow it
+            is good for any way of a hand, also past the shoulder.
     """
+    hinge = plane @ torch.linalg.cross(arm.along, arm.along.new_tensor(_BACK))
     turned, twist = hand, hand.new_zeros(len(hand))
-    upper = forearm = hand
     for _ in range(_ROUNDS):
         wrist = reachable(arm, shoulder, control - apply(turned, offset))
-        upper, forearm = arm_frames(arm, shoulder, wrist, pole)
+        _, forearm = arm_frames(arm, shoulder, wrist, torch.linalg.cross(hinge, wrist - shoulder))
         twist, turned = feasible_hand(forearm, hand)
     wrist = reachable(arm, shoulder, control - apply(turned, offset))
-    upper, forearm = arm_frames(arm, shoulder, wrist, pole)
+    upper, forearm = arm_frames(arm, shoulder, wrist, torch.linalg.cross(hinge, wrist - shoulder))
     return ArmPose(upper, forearm @ _about_x(twist / 2), turned)
 
 

@@ -68,14 +68,14 @@ class HandTarget:
         control: position of a point of the hand, (T, 3) metres.
         offset: that point from the wrist in the T-pose, (3,) metres.
         rotation: of the hand in the world, (T, 3, 3).
-        pole: direction of the elbow, (T, 3).
+        upper: rotation of the upper arm in the world, (T, 3, 3).
         normal: of the touched skin, zero where nothing is touched, (T, 3).
     """
 
     control: torch.Tensor
     offset: torch.Tensor
     rotation: torch.Tensor
-    pole: torch.Tensor
+    upper: torch.Tensor
     normal: torch.Tensor
 
 
@@ -127,7 +127,9 @@ def hand_target(posed: Posed, arm: Arm, key: HandKey, frame: int, swing: torch.T
     if key.elbow is None:
         pole = _best_pole(posed, arm, target, rotation, pole, frame)
         rotation = target.rotation(arm, shoulder, pole)
-    return HandTarget(target.control, target.offset, rotation, pole, target.normal)
+    wrist = reachable(arm, shoulder, target.control - apply(rotation, target.offset.expand_as(pole)))
+    upper, _ = arm_frames(arm, shoulder, wrist, pole)
+    return HandTarget(target.control, target.offset, rotation, upper, target.normal)
 
 
 @dataclass(frozen=True, eq=False)
@@ -257,7 +259,8 @@ def _arm_touch(
     wanted = apply(posed.rotations[:, _CHEST], arm.vector((-0.4, -0.2, 1.0))) if fingers is None else fingers
     wanted = torch.nn.functional.normalize(wanted, dim=-1)
     origin = torch.zeros(3, dtype=torch.float64)
-    wrist, rotation = target, torch.eye(3, dtype=torch.float64).expand(len(target), 3, 3)
+    wrist = target
+    rotation = upper_arm = torch.eye(3, dtype=torch.float64).expand(len(target), 3, 3)
     for _ in range(_ARM_TOUCH_ROUNDS):
         elbow, along = _bones_through(shoulder, target, wanted, share, arm)
         wrist = elbow + lower * along
@@ -265,11 +268,12 @@ def _arm_touch(
         bend = _across(elbow - shoulder, axis)
         pole = torch.where(bend.norm(dim=-1, keepdim=True) > 1e-3, bend, pole)
         rotation = _frame(along, -normal) @ _frame(arm.along, out).mT
-        pose = pose_arm(arm, shoulder, wrist, origin.expand_as(wrist), rotation, pole)
+        upper_arm, _ = arm_frames(arm, shoulder, reachable(arm, shoulder, wrist), pole)
+        pose = pose_arm(arm, shoulder, wrist, origin.expand_as(wrist), rotation, upper_arm)
         turn = pose.forearm if share > 0 else pose.upper
         reached = shoulder + upper * (pose.upper @ arm.along) + apply(turn, from_elbow.expand_as(wrist))
         target = target + point - reached
-    return HandTarget(wrist, origin, rotation, pole, normal)
+    return HandTarget(wrist, origin, rotation, upper_arm, normal)
 
 
 def _bones_through(

@@ -8,8 +8,8 @@ import roma
 import torch
 
 from retargetbench.datasets.capsule_ik import apply, slerp
-from retargetbench.datasets.studio.arms import pose_arm
-from retargetbench.datasets.studio.curves import FPS, blurred, key_progress, through_keys
+from retargetbench.datasets.studio.arms import elbow_bend, pose_arm, reachable, swung_wrist
+from retargetbench.datasets.studio.curves import FPS, blurred, key_progress, min_jerk, through_keys
 from retargetbench.datasets.studio.hand_keys import HandTarget, hand_target, resolved
 from retargetbench.kinematics import hemisphere_continuous
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _BULGE = 0.09  # heights by which a path to or from a touch leaves the straight line, along the skin's normal
 _BULGE_SHARE = 0.4  # of the way, at most
+_LEAST_SWING = 0.25  # of a way far from the shoulder
+_PAST, _CLEAR = 0.7, 1.0  # of the nearer end's distance from the shoulder: ways that come nearer than this pass by it
 _DRAG = 1.5 / FPS  # seconds by which the wrist's turn follows its way
 _TURN_BLUR = 1.2  # frames
 
@@ -65,20 +67,67 @@ def move_arm(
     control = control + 3 * u * (1 - u) * ((1 - u) * leaving + u * arriving)
     offsets = torch.stack([target.offset for target in targets])
     offset = torch.lerp(offsets[before], offsets[after], u)
-    poles = torch.stack([torch.nn.functional.normalize(target.pole, dim=-1) for target in targets], 1)
-    pole = torch.lerp(poles[row, before], poles[row, after], u)
-    return pose_arm(arm, posed.positions[:, arm.shoulder], control, offset, _turn(targets, keys, time), pole)
+    control = control + _arc(posed, arm, keys, targets, time)
+    hand = _blurred_turns(_blended([target.rotation for target in targets], keys, time - _DRAG))
+    plane = _blurred_turns(_blended([target.upper for target in targets], keys, time))
+    return pose_arm(arm, posed.positions[:, arm.shoulder], control, offset, hand, plane)
 
 
-def _turn(targets: Sequence[HandTarget], keys: Sequence[HandKey], time: torch.Tensor) -> torch.Tensor:
-    """Blend the rotations of the hand, a little later than its way, (T, 3, 3)."""
-    before, share = key_progress([key.at for key in keys], [key.through for key in keys], time - _DRAG)
-    rotations = torch.stack([roma.rotmat_to_unitquat(target.rotation) for target in targets], 1)
+def _blended(targets: Sequence[torch.Tensor], keys: Sequence[HandKey], time: torch.Tensor) -> torch.Tensor:
+    """Turn from key to key through rotations (T, 3, 3) of each, at times (T,); (T, 3, 3)."""
+    before, share = key_progress([key.at for key in keys], [key.through for key in keys], time)
+    rotations = torch.stack([roma.rotmat_to_unitquat(target) for target in targets], 1)
     row, after = torch.arange(len(time)), (before + 1).clamp_max(len(keys) - 1)
-    blended = hemisphere_continuous(slerp(rotations[row, before], rotations[row, after], share[:, None]))
-    smooth = torch.nn.functional.normalize(blurred(blended, _TURN_BLUR), dim=-1)
-    turn: torch.Tensor = roma.unitquat_to_rotmat(smooth)
-    return turn
+    turns: torch.Tensor = roma.unitquat_to_rotmat(slerp(rotations[row, before], rotations[row, after], share[:, None]))
+    return turns
+
+
+def _blurred_turns(turns: torch.Tensor) -> torch.Tensor:
+    """Smooth rotations (T, 3, 3) over time."""
+    quaternions = blurred(hemisphere_continuous(roma.rotmat_to_unitquat(turns)), _TURN_BLUR)
+    smooth: torch.Tensor = roma.unitquat_to_rotmat(torch.nn.functional.normalize(quaternions, dim=-1))
+    return smooth
+
+
+def _arc(
+    posed: Posed, arm: Arm, keys: Sequence[HandKey], targets: Sequence[HandTarget], time: torch.Tensor
+) -> torch.Tensor:
+    """How the wrist's way differs from straight lines as shoulder and elbow turn evenly, (T, 3) metres.
+
+    A way past the shoulder is all of a swing, since straight on it would fold the arm and throw the elbow about; on
+    other ways a part of it gives the arcs of real hands.
+    """
+    if len(keys) == 1:
+        return torch.zeros(len(time), 3, dtype=torch.float64)
+    shoulder = posed.positions[:, arm.shoulder]
+    wrists = torch.stack(
+        [
+            reachable(arm, shoulder, target.control - apply(target.rotation, target.offset.expand_as(target.control)))
+            for target in targets
+        ],
+        1,
+    )
+    away = (wrists - shoulder[:, None]).norm(dim=-1)
+    before, share = key_progress([key.at for key in keys], [key.through for key in keys], time)
+    row = torch.arange(len(time))
+    straight = torch.lerp(wrists[row, before], wrists[row, before + 1], share[:, None])
+    upper = _blended([target.upper for target in targets], keys, time)
+    bends = torch.stack([elbow_bend(arm, away[:, k]) for k in range(len(keys))], 1)
+    swung = swung_wrist(arm, shoulder, upper, torch.lerp(bends[row, before], bends[row, before + 1], share))
+    shares = torch.stack([_swing_share(wrists[:, k : k + 2], shoulder, keys[k : k + 2]) for k in range(len(keys) - 1)])
+    return shares[before, row, None] * (swung - straight)
+
+
+def _swing_share(wrists: torch.Tensor, shoulder: torch.Tensor, keys: Sequence[HandKey]) -> torch.Tensor:
+    """How much of the way between two wrists (T, 2, 3) is a swing about shoulder and elbow, (T,) from 0 to 1."""
+    if all(key.touch is not None and key.gap == 0 for key in keys):
+        return torch.zeros(len(wrists), dtype=torch.float64)
+    start, end = (wrists - shoulder[:, None]).unbind(1)
+    way = end - start
+    nearest = (-(start * way).sum(-1) / (way**2).sum(-1).clamp_min(1e-12)).clamp(0, 1)[:, None]
+    shorter = torch.minimum(start.norm(dim=-1), end.norm(dim=-1))
+    passing = (start + nearest * way).norm(dim=-1) / shorter
+    return _LEAST_SWING + (1 - _LEAST_SWING) * (1 - min_jerk((passing - _PAST) / (_CLEAR - _PAST)))
 
 
 def _bulge(posed: Posed, keys: Sequence[HandKey], targets: Sequence[HandTarget]) -> torch.Tensor:
