@@ -121,7 +121,7 @@ def swung_wrist(arm: Arm, shoulder: torch.Tensor, upper: torch.Tensor, bend: tor
     """
     first, second = arm.lengths
     hinge = torch.linalg.cross(arm.along, arm.along.new_tensor(_BACK))
-    forearm = upper @ roma.rotvec_to_rotmat(-bend[:, None] * hinge)
+    forearm: torch.Tensor = upper @ roma.rotvec_to_rotmat(-bend[:, None] * hinge)
     return shoulder + first * (upper @ arm.along) + second * (forearm @ arm.along)
 
 

@@ -66,9 +66,12 @@ def choreograph(action: Action, body: Character, *, seed: int = 0, variant: int 
         The performance at 30 frames a second, float64, with an odd number of frames.
 
     Raises:
-        DatasetError: the action asks for what no body can do: both arms or both feet find their place by each other.
+        DatasetError: the action asks for what no body can do: both arms or both feet find their place by each other;
+            or it has a gait.
         CharacterError: a place is not found on the body.
     """
+    if action.gait is not None:
+        raise DatasetError(f"action {action.name}: gaits cannot be played yet; write its steps as keys of the feet")
     shown = _with_instants(variant_of(action, seed=seed, variant=variant))
     frames = 2 * round(shown.seconds * FPS / 2) + 1
     time = torch.arange(frames, dtype=torch.float64) / FPS
