@@ -60,12 +60,14 @@ class GaitStyle:
     """Heights by which the foot is brought forward in the middle of its swing."""
     scaled: bool = True
     """Whether pitch becomes less where steps are shorter."""
-    yaw: float = 5.0
-    roll: float = 3.0
+    yaw: float = 5.5
+    roll: float = 3.5
     pitch: float = 2.0
     bend: float = 1.5
     """Of the pelvis in either direction, and what is added to pelvis and spine forward."""
-    elbow: float = 0.0
+    elbow: float = 6.0
+    elbow_swing: float = 11.0
+    """By how much elbows are bent in going, and by how much more, or less, as the arm is before or behind the body."""
     bounce: float = 0.0
     """Most that the hips are above and below their mean in flight and stance, heights; 0 without flight."""
     crouch: float = 0.0
@@ -77,7 +79,7 @@ _STYLES: dict[str, GaitStyle] = {
     "run": GaitStyle(
         swing=1.38, over=0.31, first=0.6, last=0.7, slow_end=1.35, inward=0.045, shift=0.3, heel_off=0.36,
         leaving=46, trailing=72, landing=3, flat=0.12, early=0.72, yaw=7, roll=4, pitch=7, bend=6, elbow=85,
-        bounce=0.026, crouch=0.03,
+        elbow_swing=15, bounce=0.026, crouch=0.03,
     ),
     "sidestep": GaitStyle(
         swing=0.72, first=1, last=1, slow_end=1, inward=0, shift=0.25, heel_off=0.3, leaving=16, trailing=18,
@@ -89,7 +91,7 @@ _STYLES: dict[str, GaitStyle] = {
     ),
     "march": GaitStyle(
         swing=0.8, first=0.8, last=0.9, slow_end=1, inward=0, shift=0.5, heel_off=0.3, leaving=26, trailing=34,
-        landing=14, early=1, drive=0.13, scaled=False, yaw=3, roll=3, pitch=-1, bend=-1, elbow=40,
+        landing=14, early=1, drive=0.13, scaled=False, yaw=3, roll=3, pitch=-1, bend=-1, elbow=40, elbow_swing=14,
     ),
 }  # fmt: skip
 

@@ -43,6 +43,7 @@ _REACH = 0.982  # share of the stretched leg that steps use
 _GRAVITY = 6.1  # heights/s², of a body of 1.6 m by the house rule
 _LOOK_AHEAD = 0.3  # seconds by which eyes lead into a turn
 _MOST_LOOK_DEG = 30.0
+_WHOLE_SWING_DEG = 24.0  # of arms in an average walk, to which the movement of elbows belongs
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,9 +75,11 @@ class GaitCurves:
         hips: displacement of the hips from the T-pose (x to the left, y up, z forward, in the world), (T, 3) heights.
             It brings its own bent knees: nothing is to be subtracted for standing.
         trunk: channels to add to those of the action, by name, (T,) degrees: ``hips_yaw`` (with the direction of
-            travel), ``hips_pitch``, ``hips_roll``, ``twist``, ``lean``, ``bend``, ``turn``, and both ``*_protract``.
+            travel), ``hips_pitch``, ``hips_roll``, ``twist``, ``lean``, ``bend``, ``turn``, ``tilt``, ``nod``, and
+            both ``*_protract``.
         swing: of the hanging arms forward, left and right, 2 of (T,) radians.
-        elbow: by how much both elbows are bent beyond hanging, 2 of (T,) radians; 0 except in running and marching.
+        elbow: by how much the elbows are bent beyond hanging, left and right, 2 of (T,) radians; 0 where arms do not
+            swing.
     """
 
     feet: tuple[FootCurves, FootCurves]
@@ -238,18 +241,22 @@ def _trunk(
     # Each landing makes the trunk nod, a little after it.
     nods = [key for step in plan.steps for key in ((step.lands - 0.35 * plan.period, -1.0), (step.lands, 1.0))]
     nod = blurred(_through([(plan.begin, 0.0), *nods, (plan.end, 0.0)], time), blur)
+    # The head stays level, though a little late.
+    late_nod = torch.cat([nod[:1], nod[:-1]])
     degrees = torch.rad2deg(heading)
     early = max(1, round(_LOOK_AHEAD / float(time[1] - time[0]))) if len(time) > 1 else 0
     ahead = torch.cat([degrees[early:], degrees[-1:].expand(min(early, len(degrees)))])
     look = blurred((ahead - degrees).clamp(-_MOST_LOOK_DEG, _MOST_LOOK_DEG), blur)
     return {
         "hips_yaw": degrees + yaw,
-        "hips_pitch": moving * (style.pitch + 0.8 * nod),
+        "hips_pitch": moving * (style.pitch + 1.2 * nod),
         "hips_roll": roll,
         "twist": -1.7 * yaw + 0.3 * look,
         "lean": -0.9 * roll,
-        "bend": moving * (style.bend + 0.8 * nod),
-        "turn": 0.6 * yaw + 0.6 * look,
+        "bend": moving * (style.bend + 1.2 * nod),
+        "turn": 0.7 * yaw + 0.6 * look,
+        "tilt": 0.4 * roll,
+        "nod": -1.8 * moving * late_nod,
     }
 
 
@@ -266,11 +273,14 @@ def _arms(
     keys = [(plan.begin + 0.3 * plan.period, 0.0), *keys, (plan.steps[-1].lands + late, residue)]
     wave = blurred(_through([*keys, (plan.end + 0.5 * plan.period, 0.0)], time), blur)
     moving = blurred(_between_landings(plan, [1.0] * len(plan.steps), time), blur)
+    share = min(1.0, abs(arm_swing) / _WHOLE_SWING_DEG)
     swings, elbows = [], []
     for sign in SIGNS:
         # Elbows bend as arms come forward.
         swings.append(math.radians(arm_swing) * sign * wave)
-        elbows.append(math.radians(style.elbow) * (moving + 0.18 * sign * wave))
+        elbows.append(
+            math.radians(share * style.elbow) * moving + math.radians(share * style.elbow_swing) * sign * wave
+        )
     return (swings[0], swings[1]), (elbows[0].clamp_min(0), elbows[1].clamp_min(0))
 
 
