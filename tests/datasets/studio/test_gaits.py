@@ -105,7 +105,7 @@ def test_it_begins_and_ends_standing_with_feet_side_by_side(gait, curves):
         assert foot.pitch[[0, -1]].abs().max() == 0
     assert planted(curves)[[0, -1]].all()
     for curve in (*curves.trunk.values(), *curves.swing, *curves.elbow):
-        assert curve.diff()[[0, -1]].abs().max() < 0.1  # degrees a frame: eyes lead into a turn before it starts
+        assert curve.diff()[[0, -1]].abs().max() < 0.02
 
 
 def test_it_stands_until_it_starts():

@@ -246,7 +246,8 @@ def _trunk(
     degrees = torch.rad2deg(heading)
     early = max(1, round(_LOOK_AHEAD / float(time[1] - time[0]))) if len(time) > 1 else 0
     ahead = torch.cat([degrees[early:], degrees[-1:].expand(min(early, len(degrees)))])
-    look = blurred((ahead - degrees).clamp(-_MOST_LOOK_DEG, _MOST_LOOK_DEG), blur)
+    started = min_jerk((time - plan.begin) / _LOOK_AHEAD)
+    look = blurred(started * (ahead - degrees).clamp(-_MOST_LOOK_DEG, _MOST_LOOK_DEG), blur)
     return {
         "hips_yaw": degrees + yaw,
         "hips_pitch": moving * (style.pitch + 1.2 * nod),
