@@ -34,13 +34,21 @@ _DEEPEST = 0.16
 _ASIDE = 0.028
 """Heights by which the nearest sample may be off the line of its normal; beyond it says nothing of in or out."""
 
+_ARM_MARGIN = -1.0
+"""Of the margin, between both arms: flesh gives way, and samples of a hand are as far apart as fingers are thick."""
+_ARM_ASIDE = 0.01
+"""Heights, between both arms."""
+
 
 class _Limb(NamedTuple):
-    """One arm or leg and what it must not enter: rows of its points, and rows of points and normals around it."""
+    """One arm or leg and what it must not enter: rows of its points, and rows of points and normals around it; how far
+    it should stay off, in shares of the margin, and up to where the nearest sample tells in from out, in heights."""
 
     points: torch.Tensor
     around: torch.Tensor
     normals: torch.Tensor
+    margin: float = 1.0
+    aside: float = _ASIDE
 
 
 class _Pairs(NamedTuple):
@@ -71,7 +79,7 @@ def collision_model(body: Character, *, legs: bool = False) -> CollisionModel:
 
     What may be entered is as in the metric ``penetration`` (`retargetbench.metrics.obstacles`): the body without its
     arms; skin of the arms that is close to the body at rest does not count. Beyond the metric, each arm must stay out
-    of the other.
+    of the other, by a penalty that allows hands to be pressed together.
 
     Args:
         body: with its 22 joints.
@@ -88,7 +96,7 @@ def collision_model(body: Character, *, legs: bool = False) -> CollisionModel:
     def of(names: tuple[str, ...], count: int, *, counting: bool = False) -> SurfaceSamples:
         chosen = torch.isin(part, torch.tensor([canonical_index(name) for name in names])).all(-1)
         if counting:
-            chosen &= counts[body.faces].all(-1)
+            chosen &= counts[body.faces].any(-1)
         return sample_surface(body, chosen.nonzero()[:, 0], count)
 
     arms, moving = [], []
@@ -97,7 +105,8 @@ def collision_model(body: Character, *, legs: bool = False) -> CollisionModel:
         arms.append(of((f"{side}Arm", f"{side}ForeArm"), _ARM_SAMPLES).joined(hand))
         counted = of((f"{side}Arm", f"{side}ForeArm"), _ARM_SAMPLES, counting=True)
         moving.append(counted.joined(of((f"{side}Hand",), _HAND_SAMPLES, counting=True)))
-    limbs = [_limb(points, trunk.joined(arms[1 - side])) for side, points in enumerate(moving)]
+    limbs = [_limb(points, trunk) for points in moving]
+    limbs += [_limb(points, other, margin=_ARM_MARGIN, aside=_ARM_ASIDE) for points, other in (arms, arms[::-1])]
     if legs:
         limbs += [
             _limb(
@@ -109,21 +118,23 @@ def collision_model(body: Character, *, legs: bool = False) -> CollisionModel:
     return CollisionModel(tuple(limbs), body.height)
 
 
-def _limb(points: SurfaceSamples, around: SurfaceSamples) -> _Limb:
+def _limb(points: SurfaceSamples, around: SurfaceSamples, margin: float = 1.0, aside: float = _ASIDE) -> _Limb:
     rows, normals = around.skinning_rows()
-    return _Limb(points.skinning_rows()[0].float(), rows.float(), normals.float())
+    return _Limb(points.skinning_rows()[0].float(), rows.float(), normals.float(), margin, aside)
 
 
 class Collisions:
-    """The penalty of one clip; call `search` now and then, `penalty` in every step."""
+    """The penalty of clips; call `search` now and then, `penalty` in every step."""
 
-    def __init__(self, model: CollisionModel, margin: float) -> None:
+    def __init__(self, model: CollisionModel, margin: float, weights: torch.Tensor) -> None:
         """Args:
         model: of the body.
         margin: distance that should stay, heights.
+        weights: of the frames, (T,).
         """
         self._model = model
         self._margin = margin
+        self._weights = weights
         self._pairs: list[_Pairs] = []
 
     @torch.no_grad()
@@ -139,14 +150,14 @@ class Collisions:
             apart = points - around[frame, nearest]
             depth = (apart * normals).sum(-1)
             aside = (apart - depth[..., None] * normals).norm(dim=-1)
-            close = (depth < (self._margin + _SLACK) * height) & (depth > -_DEEPEST * height)
-            close &= aside < _ASIDE * height  # also drops points that have nothing near
+            close = (depth < (limb.margin * self._margin + _SLACK) * height) & (depth > -_DEEPEST * height)
+            close &= aside < limb.aside * height  # also drops points that have nothing near
             frames, point = close.nonzero(as_tuple=True)
             used, sample = torch.unique(nearest[frames, point], return_inverse=True)
             self._pairs.append(_Pairs(frames, point, sample, used))
 
     def penalty(self, transforms: torch.Tensor) -> torch.Tensor:
-        """Sum over points of the squared depth below the margin, in heights, mean over frames; ()."""
+        """Sum over points of the squared depth below the margin, in heights, weighted over frames; ()."""
         total = transforms.new_zeros(())
         for limb, pairs in zip(self._model.limbs, self._pairs, strict=True):
             if len(pairs.frame) == 0:
@@ -155,9 +166,9 @@ class Collisions:
             around = pose_rows(limb.around[pairs.used], transforms)[pairs.frame, pairs.sample]
             normals = pose_rows(limb.normals[pairs.used], transforms)[pairs.frame, pairs.sample]
             normals = torch.nn.functional.normalize(normals, dim=-1)
-            depth = self._margin - ((points - around) * normals).sum(-1) / self._model.height
-            total = total + depth.clamp_min(0).square().sum()
-        return total / len(transforms)
+            depth = limb.margin * self._margin - ((points - around) * normals).sum(-1) / self._model.height
+            total = total + depth.clamp_min(0).square() @ self._weights[pairs.frame]
+        return total
 
 
 def _nearest(points: torch.Tensor, around: torch.Tensor, farthest: float) -> torch.Tensor:

@@ -8,11 +8,13 @@ import torch
 
 from retargetbench.caching import per_character
 from retargetbench.datasets.studio.places import PLACES, find_place
-from retargetbench.datasets.studio.surface_samples import SurfaceSamples, pose_rows, sample_surface
+from retargetbench.datasets.studio.surface_samples import SurfaceSamples, sample_surface
 from retargetbench.sensor_names import BONES
 from retargetbench.skeleton import canonical_index
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from retargetbench.character import Character
     from retargetbench.datasets.studio.performance import Contact
 
@@ -24,6 +26,7 @@ TOUCHED_RADIUS = 0.06
 
 _MOVING_SAMPLES = 14
 _TOUCHED_SAMPLES = 220
+_NEAR_SAMPLES = 32
 _SOFTNESS = 0.003  # heights over which the smallest distance of the moving skin is blended
 _BLEND = 0.007  # heights over which tangent planes of the touched skin are blended
 _WAY_POINTS = 9  # along which a sliding contact has its skin
@@ -56,60 +59,127 @@ def _contact_skin(body: Character, moving: str, first: str, second: str) -> _Ski
     return _Skin(*(x.float() for samples in (place.joined(around), touched) for x in samples.skinning_rows()))
 
 
-class ContactTerm:
-    """One contact on one body.
+class Measured(NamedTuple):
+    """What `ContactTerms` measures in each of M pairs of a contact and a frame in which it holds.
 
     Attributes:
-        contact: of the performance.
-        active: frames in which it holds, (N,) int64.
+        distance: signed, of the moving skin from the touched skin, (M,) heights.
+        aside: of the moving place from the wanted place along the surface, (M,) heights.
+        cosine: between the outward normals of both places, (M,).
     """
 
-    def __init__(self, body: Character, contact: Contact, frames: torch.Tensor) -> None:
-        """Prepare the skin around both places.
+    distance: torch.Tensor
+    aside: torch.Tensor
+    cosine: torch.Tensor
+
+
+class ContactTerms:
+    """All contacts of some clips on one body, measured together.
+
+    Attributes:
+        frames: which of the solved frames each of M pairs of a contact and a frame is in, (M,) int64.
+        gap: wanted distance in each, (M,) heights.
+        slides: whether the contact slides, (M,) bool.
+        lengths: number of frames of the contact, (M,).
+    """
+
+    def __init__(self, body: Character, contacts: Sequence[tuple[Contact, slice]]) -> None:
+        """Prepare the skin around all places.
 
         Args:
             body: with its 22 joints.
-            contact: of the performance.
-            frames: which of its frames are solved, (K,) int64.
+            contacts: of the performances, and where the key frames of each are among all that are solved together.
         """
-        self.contact = contact
         self._height = body.height
-        self._skin = _contact_skin(body, contact.moving, contact.first, contact.second)
-        self.active = contact.active[frames].nonzero()[:, 0]
-        first, second = find_place(body, contact.first), find_place(body, contact.second)
-        share = contact.share[frames][self.active].double()[:, None]
-        path = torch.lerp(first.position, second.position, share)
-        normals = torch.nn.functional.normalize(torch.lerp(first.normal, second.normal, share), dim=-1)
-        way = SurfaceSamples(path, normals, torch.lerp(first.weights, second.weights, share))
-        self._path, self._path_normal = (x.float() for x in way.skinning_rows())
+        frames, gaps, slides, lengths, paths, normals, skins = ([] for _ in range(7))
+        for contact, part in contacts:
+            holds = contact.active[::2].nonzero()[:, 0]
+            if len(holds) == 0:
+                continue
+            skin = _contact_skin(body, contact.moving, contact.first, contact.second)
+            way = _way(body, contact, contact.share[::2][holds].double()[:, None])
+            rows, turned = way.skinning_rows()
+            frames.append(part.start + holds)
+            gaps.append(torch.full((len(holds),), contact.gap))
+            slides.append(torch.full((len(holds),), contact.slides))
+            lengths.append(torch.full((len(holds),), float(len(holds))))
+            paths.append(rows.float())
+            normals.append(turned.float())
+            skins += [skin] * len(holds)
+        self.frames = torch.cat(frames) if frames else torch.zeros(0, dtype=torch.int64)
+        if not frames:
+            return
+        self.gap, self.slides, self.lengths = torch.cat(gaps), torch.cat(slides), torch.cat(lengths)
+        self._way, self._way_normals = torch.cat(paths)[:, None], torch.cat(normals)[:, None]
+        self._moving, self._moving_off = _padded([skin.moving for skin in skins])
+        self._facing = torch.stack([skin.moving_normals[:1] for skin in skins])
+        self._all_touched, self._touched_off = _padded([skin.touched for skin in skins])
+        self._all_normals, _ = _padded([skin.touched_normals for skin in skins])
 
-    def measure(self, transforms: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Measure the contact in its active frames, N of them.
+    def __len__(self) -> int:
+        return len(self.frames)
+
+    @torch.no_grad()
+    def search(self, transforms: torch.Tensor) -> None:
+        """Choose the samples of touched skin that are near in a pose; `measure` looks at these alone.
 
         Args:
             transforms: of the solved frames, (K, 22, 3, 4).
-
-        Returns:
-            Signed distance of the moving skin from the touched skin, (N,) heights; distance of the moving place from
-            the wanted place along the surface, (N,) heights; cosine between the outward normals of both, (N,).
         """
-        now = transforms[self.active]
-        moving, touched = pose_rows(self._skin.moving, now), pose_rows(self._skin.touched, now)
-        facing = torch.nn.functional.normalize(pose_rows(self._skin.moving_normals[:1], now)[:, 0], dim=-1)
-        normals = torch.nn.functional.normalize(pose_rows(self._skin.touched_normals, now), dim=-1)
+        now = self._in_frames(transforms)
+        apart = torch.cdist(self._all_touched @ now, self._moving[:, :1] @ now)[..., 0] - self._touched_off
+        near = apart.topk(min(_NEAR_SAMPLES, apart.shape[1]), largest=False).indices
+        row = torch.arange(len(near))[:, None]
+        self._touched, self._touched_normals = self._all_touched[row, near], self._all_normals[row, near]
+        self._near_off = self._touched_off[row, near]
+
+    def _in_frames(self, transforms: torch.Tensor) -> torch.Tensor:
+        """Transforms of the frames in which contacts hold, (M, 88, 3)."""
+        return transforms[self.frames].permute(0, 1, 3, 2).flatten(1, 2)
+
+    def measure(self, transforms: torch.Tensor) -> Measured:
+        """Measure all contacts in the frames in which they hold; call `search` first.
+
+        Args:
+            transforms: of the solved frames, (K, 22, 3, 4).
+        """
+        now = self._in_frames(transforms)
+        moving, touched = self._moving @ now, self._touched @ now
+        facing = torch.nn.functional.normalize(self._facing @ now, dim=-1)[:, 0]
+        normals = torch.nn.functional.normalize(self._touched_normals @ now, dim=-1)
         with torch.no_grad():
             # The surface as a blend of tangent planes, so that distances do not jump from sample to sample.
             squares = torch.cdist(moving, touched).square() / (2 * (_BLEND * self._height) ** 2)
-            weights = torch.softmax(-squares, -1)
+            weights = torch.softmax(self._near_off[:, None] - squares, -1)
         planes = moving @ normals.mT - (touched * normals).sum(-1)[:, None, :]
         apart = (weights * planes).sum(-1) / self._height
-        distance = -_SOFTNESS * torch.logsumexp(-apart / _SOFTNESS, -1)
-        stacked = now.permute(0, 2, 1, 3).flatten(2)  # (N, 3, 88)
-        place = (stacked @ self._path[..., None])[..., 0]
-        normal = torch.nn.functional.normalize((stacked @ self._path_normal[..., None])[..., 0], dim=-1)
+        distance = -_SOFTNESS * torch.logsumexp(self._moving_off - apart / _SOFTNESS, -1)
+        place = (self._way @ now)[:, 0]
+        normal = torch.nn.functional.normalize((self._way_normals @ now)[:, 0], dim=-1)
         off = (moving[:, 0] - place) / self._height
         along = off - (off * normal).sum(-1, keepdim=True) * normal
-        return distance, along.square().sum(-1).clamp_min(1e-12).sqrt(), (facing * normal).sum(-1)
+        return Measured(distance, along.square().sum(-1).clamp_min(1e-12).sqrt(), (facing * normal).sum(-1))
+
+
+def _way(body: Character, contact: Contact, share: torch.Tensor) -> SurfaceSamples:
+    """The wanted place in each frame, from shares (N, 1) of the second place of a contact."""
+    start, end = find_place(body, contact.first), find_place(body, contact.second)
+    return SurfaceSamples(
+        torch.lerp(start.position, end.position, share),
+        torch.nn.functional.normalize(torch.lerp(start.normal, end.normal, share), dim=-1),
+        torch.lerp(start.weights, end.weights, share),
+    )
+
+
+def _padded(rows: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Stack rows (N_i, 88) with zeros behind, (M, N, 88), and what takes the zeros out of a softmax, (M, N)."""
+    count = max(len(row) for row in rows)
+    stacked = torch.zeros(len(rows), count, rows[0].shape[1])
+    off = torch.full((len(rows), count), -torch.inf)
+    for k, row in enumerate(rows):
+        stacked[k, : len(row)] = row
+        off[k, : len(row)] = 0.0
+    return stacked, off
 
 
 def _around(

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from retargetbench.datasets.studio.gates import Gate, Quality, failed_gates, measure_quality
-from retargetbench.datasets.studio.solver import Solution, SolverSettings, solve_performance
+from retargetbench.datasets.studio.solver import Solution, SolverSettings, solve_performances
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,27 +44,33 @@ class Verified:
 
 def solve_verified(
     body: Character,
-    performance: Performance,
-    reference: Quality | None,
+    performances: Sequence[Performance],
+    references: Sequence[Quality | None],
     rounds: Sequence[SolverSettings] = BODY_ROUNDS,
-) -> Verified:
-    """Solve a performance on a body until it passes all gates or no settings are left.
+) -> list[Verified]:
+    """Solve performances on a body until each passes all gates or no settings are left.
 
     Args:
-        body: with its 22 joints and the hands of the performance, at the T-pose.
-        performance: what is to be seen.
-        reference: quality on the reference body; None if this is the reference body.
+        body: with its 22 joints and the hands of all performances, at the T-pose.
+        performances: what is to be seen.
+        references: their quality on the reference body; None if this is the reference body.
         rounds: settings of the tries.
     """
-    best: Verified | None = None
-    solution: Solution | None = None
+    best: list[Verified | None] = [None] * len(performances)
+    latest: list[Solution] = []
+    open_clips = list(range(len(performances)))
     for number, settings in enumerate(rounds, start=1):
-        solution = solve_performance(body, performance, settings, start=solution)
-        quality = measure_quality(body, solution.float_motion, performance, reference)
-        failed = failed_gates(quality, body.height)
-        if best is None or len(failed) < len(best.failed):
-            best = Verified(solution, quality, failed, number)
-        if not failed:
+        starts = [latest[k] for k in open_clips] if latest else None
+        solved = solve_performances(body, [performances[k] for k in open_clips], settings, starts=starts)
+        latest = latest or list(solved)
+        for k, solution in zip(open_clips, solved, strict=True):
+            latest[k] = solution
+            quality = measure_quality(body, solution.float_motion, performances[k], references[k])
+            failed = failed_gates(quality, body.height)
+            known = best[k]
+            if known is None or len(failed) < len(known.failed):
+                best[k] = Verified(solution, quality, failed, number)
+        open_clips = [k for k in open_clips if (found := best[k]) is not None and found.failed]
+        if not open_clips:
             break
-    assert best is not None
-    return best
+    return [found for found in best if found is not None]
