@@ -14,7 +14,8 @@ import torch
 
 from retargetbench.datasets.studio.arms import arm_of
 from retargetbench.datasets.studio.curves import FPS, blurred
-from retargetbench.datasets.studio.footwork import foot_track
+from retargetbench.datasets.studio.footwork import foot_track, gait_track
+from retargetbench.datasets.studio.gaits import gait_curves
 from retargetbench.datasets.studio.hand_keys import TOUCH_CLEARANCE, Posed
 from retargetbench.datasets.studio.handwork import arm_directions, move_arm
 from retargetbench.datasets.studio.legs import LEG_JOINTS, pose_legs
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
     from retargetbench.character import Character
     from retargetbench.datasets.studio.actions import Action, FootKey, HandKey, Side
+    from retargetbench.datasets.studio.gaits import GaitCurves
     from retargetbench.datasets.studio.performance import FootTrack
 
 KNEE_DROP = 0.006
@@ -66,12 +68,9 @@ def choreograph(action: Action, body: Character, *, seed: int = 0, variant: int 
         The performance at 30 frames a second, float64, with an odd number of frames.
 
     Raises:
-        DatasetError: the action asks for what no body can do: both arms or both feet find their place by each other;
-            or it has a gait.
+        DatasetError: the action asks for what no body can do: both arms or both feet find their place by each other.
         CharacterError: a place is not found on the body.
     """
-    if action.gait is not None:
-        raise DatasetError(f"action {action.name}: gaits cannot be played yet; write its steps as keys of the feet")
     shown = _with_instants(variant_of(action, seed=seed, variant=variant))
     frames = 2 * round(shown.seconds * FPS / 2) + 1
     time = torch.arange(frames, dtype=torch.float64) / FPS
@@ -79,19 +78,27 @@ def choreograph(action: Action, body: Character, *, seed: int = 0, variant: int 
     channels = channel_values(shown, time)
     for name, small in life.trunk.items():
         channels[name] = channels[name] + small if name in channels else small
+    gait = None if shown.gait is None else gait_curves(shown.gait, frames, FPS)
+    if gait is not None:
+        for name, more in gait.trunk.items():
+            channels[name] = channels[name] + more if name in channels else more
     local = trunk_rotations(channels, frames)
     zero = torch.zeros_like(time)
     hips = torch.stack([channels.get("hips_x", zero), channels.get("hips_y", zero), channels.get("hips_z", zero)], -1)
-    hips[:, 1] -= KNEE_DROP
-    feet = (foot_track(shown.left_foot, 0, time), foot_track(shown.right_foot, 1, time))
-    if not shown.seated:
-        hips = hips + _weight_shift(body, feet)
+    if gait is not None:
+        hips = hips + gait.hips
+        feet = (gait_track(gait.feet[0]), gait_track(gait.feet[1]))
+    else:
+        hips[:, 1] -= KNEE_DROP
+        feet = (foot_track(shown.left_foot, 0, time), foot_track(shown.right_foot, 1, time))
+        if not shown.seated:
+            hips = hips + _weight_shift(body, feet)
     hips, feet = _stand(body, shown, local, hips, feet, time)
     shrugs = [
         (channels.get("left_shrug", zero), channels.get("left_protract", zero)),
         (channels.get("right_shrug", zero), channels.get("right_protract", zero)),
     ]
-    _move_arms(body, shown, local, hips, shrugs, life.hands * body.height, time)
+    _move_arms(body, shown, local, hips, shrugs, life.hands * body.height, time, gait)
     contacts = [
         *key_contacts(shown.left, "left", time),
         *key_contacts(shown.right, "right", time),
@@ -241,6 +248,7 @@ def _move_arms(
     shrugs: Sequence[tuple[torch.Tensor, torch.Tensor]],
     wander: torch.Tensor,
     time: torch.Tensor,
+    gait: GaitCurves | None,
 ) -> None:
     """Write the local rotations of clavicles and arms."""
     keys = (action.left, action.right)
@@ -261,7 +269,8 @@ def _move_arms(
         for side in order:
             arm = arm_of(body, side)
             posed = _pose(body, local, hips)
-            pose = move_arm(posed, arm, keys[side], time, wander[side], None)
+            swing = None if gait is None else (gait.swing[side], gait.elbow[side])
+            pose = move_arm(posed, arm, keys[side], time, wander[side], swing)
             local[:, arm.shoulder] = posed.rotations[:, arm.clavicle].mT @ pose.upper
             local[:, arm.elbow] = pose.upper.mT @ pose.forearm
             local[:, arm.hand] = pose.forearm.mT @ pose.hand

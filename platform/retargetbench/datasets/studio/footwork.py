@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from retargetbench.datasets.studio.actions import FootKey
+    from retargetbench.datasets.studio.gaits import FootCurves
 
 _SAME_PLACE = 0.004  # heights; nearer places are one
 _SAME_YAW_DEG = 2.0
@@ -71,7 +72,16 @@ def foot_track(
             track[within.nonzero(), across] = torch.lerp(
                 values[within, k][:, across], values[within, k + 1][:, across], u
             )
-    return _as_track(track, planted, sign)
+    return _as_track(track, planted)
+
+
+def gait_track(curves: FootCurves) -> FootTrack:
+    """Make the track of a foot from the curves of a gait."""
+    ahead = torch.stack([curves.yaw.sin(), torch.zeros_like(curves.yaw), curves.yaw.cos()], -1)
+    flat = torch.zeros_like(curves.yaw)
+    degrees = [torch.rad2deg(curves.yaw), torch.rad2deg(curves.pitch), flat]
+    columns = torch.stack([*curves.place.unbind(-1), curves.lift, *degrees], -1)
+    return _as_track(torch.cat([columns, ahead], -1), curves.planted)
 
 
 def _values(key: FootKey, sign: float) -> list[float]:
@@ -107,7 +117,7 @@ def _step(start: torch.Tensor, end: torch.Tensor, share: torch.Tensor) -> torch.
     return track
 
 
-def _as_track(track: torch.Tensor, planted: torch.Tensor, sign: float) -> FootTrack:
+def _as_track(track: torch.Tensor, planted: torch.Tensor) -> FootTrack:
     lift = track[:, _Columns.LIFT].clamp_min(0)
     pitch = track[:, _Columns.PITCH]
     near_floor = 1 - min_jerk(lift / _TOES_FLAT_BELOW)

@@ -10,7 +10,7 @@ import torch
 from retargetbench.caching import per_character
 from retargetbench.datasets.capsule_ik import apply
 from retargetbench.datasets.studio.actions import POSES
-from retargetbench.datasets.studio.arms import Arm, arm_frames, feasible_hand, pose_arm, reachable
+from retargetbench.datasets.studio.arms import Arm, arm_frames, elbow_bend, feasible_hand, pose_arm, reachable
 from retargetbench.datasets.studio.places import PLACES, find_place
 from retargetbench.mesh.rays import vertex_normals
 from retargetbench.skeleton import canonical_index
@@ -87,7 +87,9 @@ def resolved(key: HandKey) -> HandKey:
     return key.model_copy(update=named)
 
 
-def hand_target(posed: Posed, arm: Arm, key: HandKey, frame: int, swing: torch.Tensor | None) -> HandTarget:
+def hand_target(
+    posed: Posed, arm: Arm, key: HandKey, frame: int, swing: tuple[torch.Tensor, torch.Tensor] | None
+) -> HandTarget:
     """Find where a key puts a hand.
 
     Args:
@@ -95,7 +97,7 @@ def hand_target(posed: Posed, arm: Arm, key: HandKey, frame: int, swing: torch.T
         arm: of the hand.
         key: see `resolved`.
         frame: of the key; the elbow is placed as the body is then.
-        swing: of the hanging arm forward, (T,) radians, or None.
+        swing: of the hanging arm forward, and bend of its elbow beyond hanging, (T,) radians each, or None.
     """
     turn = {"chest": posed.rotations[:, _CHEST], "hips": posed.rotations[:, _HIPS]}.get(
         key.frame, torch.eye(3, dtype=torch.float64).expand(len(posed.rotations), 3, 3)
@@ -108,10 +110,7 @@ def hand_target(posed: Posed, arm: Arm, key: HandKey, frame: int, swing: torch.T
         assert key.reach is not None
         reach = arm.vector(key.reach).expand(len(turn), 3)
         if swing is not None:
-            cosine, sine = swing.cos(), swing.sin()
-            reach = torch.stack(
-                [reach[:, 0], cosine * reach[:, 1] + sine * reach[:, 2], cosine * reach[:, 2] - sine * reach[:, 1]], -1
-            )
+            reach = _swung(arm, reach, *swing)
         control = shoulder + arm.length * apply(turn, reach)
         target = _Wanted(control, torch.zeros(3, dtype=torch.float64), torch.zeros_like(control), fingers, palm)
     else:
@@ -130,6 +129,19 @@ def hand_target(posed: Posed, arm: Arm, key: HandKey, frame: int, swing: torch.T
     wrist = reachable(arm, shoulder, target.control - apply(rotation, target.offset.expand_as(pole)))
     upper, _ = arm_frames(arm, shoulder, wrist, pole)
     return HandTarget(target.control, target.offset, rotation, upper, target.normal)
+
+
+def _swung(arm: Arm, reach: torch.Tensor, forward: torch.Tensor, bend: torch.Tensor) -> torch.Tensor:
+    """Swing a reach (T, 3) forward and bend the elbow farther, by (T,) radians each; lengths of the arm."""
+    distance = reach.norm(dim=-1)
+    total = elbow_bend(arm, distance * arm.length) + bend
+    first, second = arm.lengths
+    nearer = (first**2 + second**2 + 2 * first * second * total.cos()).sqrt() / arm.length
+    # The wrist goes forward by half of what the elbow bends, as bones of equal length do.
+    angle = forward + bend / 2
+    cosine, sine = angle.cos(), angle.sin()
+    x, y, z = (reach * (nearer / distance)[:, None]).unbind(-1)
+    return torch.stack([x, cosine * y + sine * z, cosine * z - sine * y], -1)
 
 
 @dataclass(frozen=True, eq=False)

@@ -34,7 +34,7 @@ def move_arm(
     keys: Sequence[HandKey],
     time: torch.Tensor,
     wander: torch.Tensor,
-    swing: torch.Tensor | None,
+    swing: tuple[torch.Tensor, torch.Tensor] | None,
 ) -> ArmPose:
     """Move an arm through the keys of its hand.
 
@@ -44,7 +44,7 @@ def move_arm(
         keys: of its hand.
         time: of the frames, (T,) seconds.
         wander: small displacement where nothing is touched, (T, 3) metres.
-        swing: of the hanging arm forward, (T,) radians, or None.
+        swing: of the hanging arm forward, and bend of its elbow beyond hanging, (T,) radians each, or None.
     """
     times, passing = [key.at for key in keys], [key.through for key in keys]
     frames = (torch.tensor(times) * FPS).round().long().clamp_max(len(time) - 1).tolist()
