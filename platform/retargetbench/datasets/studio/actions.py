@@ -47,7 +47,7 @@ Side = Literal["left", "right"]
 
 
 POSES: dict[str, dict[str, Any]] = {
-    "hang": {"reach": (0.13, -0.96, 0.06), "palm": (-1.0, 0.0, -0.15)},
+    "hang": {"reach": (0.19, -0.945, 0.08), "palm": (-1.0, 0.0, -0.15)},
     "ready": {"reach": (0.12, -0.62, 0.55), "palm": (-0.8, -0.4, 0.0), "elbow": (0.4, -0.6, -0.7)},
     "front": {"reach": (-0.05, -0.1, 0.95), "palm": (0.0, -1.0, 0.0), "elbow": (0.6, -0.8, 0.0)},
     "side": {"reach": (0.97, 0.0, 0.1), "palm": (0.0, -0.3, 1.0), "elbow": (0.0, -0.7, -0.7)},
@@ -257,8 +257,11 @@ def read_actions(texts: dict[str, str] | None = None) -> tuple[Action, ...]:
 def _action(file: str, name: str, row: Any) -> Action:
     if not isinstance(row, dict):
         raise DatasetError(f"{file}: action {name} must be a mapping, not {row!r}")
+    # YAML 1.1 reads a bare ``on`` as true.
+    touches = [{"on" if key is True else key: value for key, value in t.items()} if isinstance(t, dict) else t
+               for t in row.get("contacts") or ()]  # fmt: skip
     try:
-        return Action.model_validate({**row, "name": name})
+        return Action.model_validate({**row, "contacts": touches, "name": name})
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(map(str, first["loc"])) or "action"

@@ -21,6 +21,7 @@ favoured by construction.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
@@ -58,6 +59,13 @@ _ARM_WEIGHTS = (4.0, 4.0, 4.0, 0.4, 0.4, 0.4, 0.25)
 _TIP = 0.35
 """Length of an arm in heights: ways of the wrist are smoothed as if they were angles of it."""
 
+_REACHES = (
+    torch.full((7, 1), 0.5),
+    torch.tensor([0.4, 0.4, 0.4, 1.0, 1.0, 1.0, 1.0]),
+    torch.tensor([0.4, 1.0, 1.0])[:, None],
+)
+"""What a step of Adam is multiplied with, so that all unknowns move a hand or a foot about as far."""
+
 _LONG_CONTACT = 6
 """Key frames up to which a shorter contact counts as if it were that long."""
 
@@ -68,9 +76,9 @@ _LEG_BONES = frozenset(f"{side}{name}" for side in ("Left", "Right") for name in
 class SolverSettings:
     """Weights of the terms, and how long to look."""
 
-    steps: int = 120
+    steps: int = 250
     """Steps of Adam."""
-    rate: float = 0.03
+    rate: float = 0.045
     """First step size, radians; it falls to a twentieth along a cosine."""
     stay: float = 0.01
     """Staying with the reference, times the joint's own weight."""
@@ -86,6 +94,8 @@ class SolverSettings:
     """Depth of arms."""
     limits: float = 2.0
     """Excess over anatomical limits, per radian squared."""
+    spread: float = 5.0
+    """How far steps of Adam spread to neighbouring keys."""
     margin: float = 0.0025
     """Distance that arms keep from the body, heights."""
     clearance: float = 0.002
@@ -167,10 +177,18 @@ def solve_performances(
     """
     settings = settings or SolverSettings()
     problem = _Problem(body, performances, settings)
-    unknowns = [x.requires_grad_(True) for x in problem.start(starts)]
-    optimiser = torch.optim.Adam(unknowns, lr=settings.rate, betas=(0.9, 0.98))
+    smoother = torch.block_diag(*(_smoother(part.stop - part.start, settings.spread) for part in problem.parts))
+    first = problem.start(starts)
+    changes = [torch.zeros_like(x).requires_grad_(True) for x in first]
+
+    def unknowns_now() -> list[torch.Tensor]:
+        moves = zip(first, changes, _REACHES, strict=True)
+        return [x + reach * (smoother @ change.flatten(1)).view_as(x) for x, change, reach in moves]
+
+    optimiser = torch.optim.Adam(changes, lr=settings.rate, betas=(0.9, 0.98))
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, settings.steps, eta_min=settings.rate / 20)
     for step in range(settings.steps):
+        unknowns = unknowns_now()
         if step % settings.search_every == 0:
             problem.search(*unknowns)
         loss = torch.stack(list(problem.terms(*unknowns).values())).sum()
@@ -179,16 +197,29 @@ def solve_performances(
         optimiser.step()
         schedule.step()
     with torch.no_grad():
+        unknowns = unknowns_now()
         rotations = problem.rotations(*(x.double() for x in unknowns))
     return [
         Solution(
             hemisphere_continuous(rotations[part]),
             problem.root[part],
             performance.fps,
-            tuple(x.detach()[part].clone() for x in unknowns),
+            tuple(x[part].clone() for x in unknowns),
         )
         for part, performance in zip(problem.parts, performances, strict=True)
     ]
+
+
+@lru_cache(maxsize=64)
+def _smoother(keys: int, spread: float) -> torch.Tensor:
+    """What Adam's steps are multiplied with, (K, K): (1 + λ D'D)^(-1/2) for second differences D.
+
+    Without it a change of one key has to wait for its neighbours, and the solution is far from found when the steps are
+    at an end; with it neighbours move together (Sobolev gradients: Neuberger, 1985).
+    """
+    bends = torch.eye(keys, dtype=torch.float64).diff(n=2, dim=0)
+    values, vectors = torch.linalg.eigh(torch.eye(keys, dtype=torch.float64) + spread * bends.mT @ bends)
+    return ((vectors / values.sqrt()) @ vectors.mT).float()
 
 
 class _Problem:
