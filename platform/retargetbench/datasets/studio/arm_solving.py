@@ -20,7 +20,10 @@ ARM_JOINTS: tuple[tuple[int, int, int, int], ...] = tuple(
 """Clavicle, shoulder, elbow and wrist joint of the left and the right arm."""
 
 ARM_UNKNOWNS = 7
-"""Way of the wrist in heights (3), rotation vector of the hand (3) and swivel of the elbow (1)."""
+"""Way of the wrist in `ARM_LENGTH` (3), rotation vector of the hand (3) and swivel of the elbow (1)."""
+
+ARM_LENGTH = 0.35
+"""Length of an arm in heights, so that a unit of the wrist's way is about a radian of its arm."""
 
 _CHEST = canonical_index("Spine2")
 _LONGEST_REACH = 0.998
@@ -59,19 +62,19 @@ class ArmPoser:
     def pose(
         self, clavicle: torch.Tensor, unknowns: torch.Tensor, height: float
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Pose the arm; differentiable.
+        """Pose the arm.
 
         Args:
-            clavicle: local rotation of the clavicle, (T, 3, 3).
-            unknowns: (T, 7), see `ARM_UNKNOWNS`; the hand turns in its own frame, and its forearm with half of what it
-                turns about itself.
+            clavicle: local rotation of the clavicle, (..., T, 3, 3).
+            unknowns: (..., T, 7), see `ARM_UNKNOWNS`; the hand turns in its own frame, and its forearm with half of
+                what the hand turns about itself.
             height: of the body, metres.
 
         Returns:
-            Local rotations of shoulder, elbow and wrist joint, each (T, 3, 3). A wrist out of reach is approached.
+            Local rotations of shoulder, elbow and wrist joint, each (..., T, 3, 3). A wrist out of reach is approached.
         """
         shoulder = self._clavicle.to(unknowns) + (clavicle @ self._bone.to(unknowns)[:, None])[..., 0]
-        axis = self._wrist.to(unknowns) + unknowns[:, :3] * height - shoulder
+        axis = self._wrist.to(unknowns) + unknowns[..., :3] * (ARM_LENGTH * height) - shoulder
         distance = axis.norm(dim=-1, keepdim=True)
         axis = axis / distance
         first, second = self._lengths
@@ -80,14 +83,14 @@ class ArmPoser:
         aside = (first**2 - along**2).clamp_min(1e-12).sqrt()
         hinge = self._hinge.to(unknowns)
         hinge = torch.nn.functional.normalize(hinge - (hinge * axis).sum(-1, keepdim=True) * axis, dim=-1)
-        swivel = unknowns[:, 6:]
+        swivel = unknowns[..., 6:]
         hinge = swivel.cos() * hinge + swivel.sin() * torch.linalg.cross(axis, hinge)
         bend = torch.linalg.cross(axis, hinge)
         upper = _frame((along * axis + aside * bend) / first, hinge)
         lower = _frame((reach * axis - along * axis - aside * bend) / second, hinge)
         upper = upper @ self._upper_frame.to(unknowns).mT @ self._upper.to(unknowns)
         lower = lower @ self._lower_frame.to(unknowns).mT @ self._lower.to(unknowns)
-        turn = unknowns[:, 3:6]
+        turn = unknowns[..., 3:6]
         half = turn * turn.new_tensor([0.5, 0.0, 0.0])
         lower = lower @ roma.rotvec_to_rotmat(half)
         hand = self._hand.to(unknowns) @ roma.rotvec_to_rotmat(turn)

@@ -13,6 +13,7 @@ import torch
 from scipy.spatial import cKDTree
 
 from retargetbench.caching import per_character
+from retargetbench.datasets.studio.residuals import Rows, join_rows, row_gradient
 from retargetbench.datasets.studio.surface_samples import SurfaceSamples, pose_rows, sample_surface
 from retargetbench.metrics.obstacles import LIMBS, body_model
 from retargetbench.skeleton import canonical_index
@@ -41,8 +42,9 @@ _ARM_ASIDE = 0.01
 
 
 class _Limb(NamedTuple):
-    """One arm or leg and what it must not enter: rows of its points, and rows of points and normals around it; how far
-    it should stay off, in shares of the margin, and up to where the nearest sample tells in from out, in heights."""
+    """Points of arms or of a leg and what they must not enter: rows of the points, and rows of points and normals around
+    them; how far they should stay off, in shares of the margin, and up to how far aside the nearest sample tells in
+    from out, in heights."""
 
     points: torch.Tensor
     around: torch.Tensor
@@ -105,7 +107,7 @@ def collision_model(body: Character, *, legs: bool = False) -> CollisionModel:
         arms.append(of((f"{side}Arm", f"{side}ForeArm"), _ARM_SAMPLES).joined(hand))
         counted = of((f"{side}Arm", f"{side}ForeArm"), _ARM_SAMPLES, counting=True)
         moving.append(counted.joined(of((f"{side}Hand",), _HAND_SAMPLES, counting=True)))
-    limbs = [_limb(points, trunk) for points in moving]
+    limbs = [_limb(moving[0].joined(moving[1]), trunk)]
     limbs += [_limb(points, other, margin=_ARM_MARGIN, aside=_ARM_ASIDE) for points, other in (arms, arms[::-1])]
     if legs:
         limbs += [
@@ -124,17 +126,15 @@ def _limb(points: SurfaceSamples, around: SurfaceSamples, margin: float = 1.0, a
 
 
 class Collisions:
-    """The penalty of clips; call `search` now and then, `penalty` in every step."""
+    """How deep points are in clips; call `search` now and then, `depths` in every step."""
 
-    def __init__(self, model: CollisionModel, margin: float, weights: torch.Tensor) -> None:
+    def __init__(self, model: CollisionModel, margin: float) -> None:
         """Args:
         model: of the body.
         margin: distance that should stay, heights.
-        weights: of the frames, (T,).
         """
         self._model = model
         self._margin = margin
-        self._weights = weights
         self._pairs: list[_Pairs] = []
 
     @torch.no_grad()
@@ -156,9 +156,9 @@ class Collisions:
             used, sample = torch.unique(nearest[frames, point], return_inverse=True)
             self._pairs.append(_Pairs(frames, point, sample, used))
 
-    def penalty(self, transforms: torch.Tensor) -> torch.Tensor:
-        """Sum over points of the squared depth below the margin, in heights, weighted over frames; ()."""
-        total = transforms.new_zeros(())
+    def depths(self, transforms: torch.Tensor) -> Rows:
+        """Depth below the margin of all points that are deeper, as rows of residuals; see `Rows`."""
+        found = []
         for limb, pairs in zip(self._model.limbs, self._pairs, strict=True):
             if len(pairs.frame) == 0:
                 continue
@@ -167,8 +167,11 @@ class Collisions:
             normals = pose_rows(limb.normals[pairs.used], transforms)[pairs.frame, pairs.sample]
             normals = torch.nn.functional.normalize(normals, dim=-1)
             depth = limb.margin * self._margin - ((points - around) * normals).sum(-1) / self._model.height
-            total = total + depth.clamp_min(0).square() @ self._weights[pairs.frame]
-        return total
+            deep = (depth > 0).nonzero()[:, 0]
+            between = limb.points[pairs.point[deep]] - limb.around[pairs.used][pairs.sample[deep]]
+            gradient = row_gradient(between, -normals[deep] / self._model.height)
+            found.append(Rows(pairs.frame[deep], depth[deep], gradient))
+        return join_rows(found, transforms)
 
 
 def _nearest(points: torch.Tensor, around: torch.Tensor, farthest: float) -> torch.Tensor:

@@ -8,6 +8,7 @@ import torch
 
 from retargetbench.caching import per_character
 from retargetbench.datasets.studio.places import PLACES, find_place
+from retargetbench.datasets.studio.residuals import Rows, row_gradient
 from retargetbench.datasets.studio.surface_samples import SurfaceSamples, sample_surface
 from retargetbench.sensor_names import BONES
 from retargetbench.skeleton import canonical_index
@@ -65,12 +66,12 @@ class Measured(NamedTuple):
     Attributes:
         distance: signed, of the moving skin from the touched skin, (M,) heights.
         aside: of the moving place from the wanted place along the surface, (M,) heights.
-        cosine: between the outward normals of both places, (M,).
+        facing: sum of the outward normals of both places, nought where they face each other, three rows each (3 M,).
     """
 
-    distance: torch.Tensor
-    aside: torch.Tensor
-    cosine: torch.Tensor
+    distance: Rows
+    aside: Rows
+    facing: Rows
 
 
 class ContactTerms:
@@ -145,20 +146,40 @@ class ContactTerms:
         """
         now = self._in_frames(transforms)
         moving, touched = self._moving @ now, self._touched @ now
-        facing = torch.nn.functional.normalize(self._facing @ now, dim=-1)[:, 0]
         normals = torch.nn.functional.normalize(self._touched_normals @ now, dim=-1)
-        with torch.no_grad():
-            # The surface as a blend of tangent planes, so that distances do not jump from sample to sample.
-            squares = torch.cdist(moving, touched).square() / (2 * (_BLEND * self._height) ** 2)
-            weights = torch.softmax(self._near_off[:, None] - squares, -1)
+        # The surface as a blend of tangent planes, so that distances do not jump from sample to sample.
+        squares = torch.cdist(moving, touched).square() / (2 * (_BLEND * self._height) ** 2)
+        weights = torch.softmax(self._near_off[:, None] - squares, -1)
         planes = moving @ normals.mT - (touched * normals).sum(-1)[:, None, :]
         apart = (weights * planes).sum(-1) / self._height
-        distance = -_SOFTNESS * torch.logsumexp(self._moving_off - apart / _SOFTNESS, -1)
+        scores = self._moving_off - apart / _SOFTNESS
+        share = torch.softmax(scores, -1)[..., None]
+        # Weights and normals are held fixed in gradients.
+        by_moving = self._moving.mT @ (share * (weights @ normals))
+        by_touched = self._touched.mT @ ((weights.mT @ share) * normals)
+        distance = Rows(
+            self.frames, -_SOFTNESS * torch.logsumexp(scores, -1), _gradient(by_moving - by_touched) / self._height
+        )
         place = (self._way @ now)[:, 0]
         normal = torch.nn.functional.normalize((self._way_normals @ now)[:, 0], dim=-1)
         off = (moving[:, 0] - place) / self._height
         along = off - (off * normal).sum(-1, keepdim=True) * normal
-        return Measured(distance, along.square().sum(-1).clamp_min(1e-12).sqrt(), (facing * normal).sum(-1))
+        length = along.norm(dim=-1).clamp_min(1e-9)
+        between = self._moving[:, 0] - self._way[:, 0]
+        aside = Rows(self.frames, length, row_gradient(between, along / length[:, None] / self._height))
+        both = self._facing[:, 0] + self._way_normals[:, 0]
+        axes = torch.eye(3).to(now)
+        facing = Rows(
+            self.frames.repeat(3),
+            (both[:, None] @ now)[:, 0].T.flatten(),
+            torch.cat([row_gradient(both, axis.expand(len(both), 3)) for axis in axes]),
+        )
+        return Measured(distance, aside, facing)
+
+
+def _gradient(by_rows: torch.Tensor) -> torch.Tensor:
+    """Gradients (M, 88, 3) by rows and directions in the layout of `Rows`, (M, 264)."""
+    return by_rows.view(-1, 22, 4, 3).transpose(2, 3).flatten(1)
 
 
 def _way(body: Character, contact: Contact, share: torch.Tensor) -> SurfaceSamples:

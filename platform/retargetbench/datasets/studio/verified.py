@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 BODY_ROUNDS: tuple[SolverSettings, ...] = (
     SolverSettings(),
-    SolverSettings(outside=1500.0, touch=2000.0, margin=0.004, steps=100, rate=0.02),
-    SolverSettings(outside=6000.0, touch=6000.0, margin=0.006, steps=100, rate=0.015),
+    SolverSettings(outside=1500.0, touch=1500.0, margin=0.004, limits=10.0, steps=14),
+    SolverSettings(outside=4000.0, touch=4000.0, margin=0.006, limits=40.0, smooth=4.0, steps=14),
 )
 """Settings of the first and of further tries on any body; each goes on from the result before."""
 
