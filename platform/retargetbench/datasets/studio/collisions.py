@@ -42,9 +42,11 @@ _ARM_ASIDE = 0.01
 
 
 class _Limb(NamedTuple):
-    """Points of arms or of a leg and what they must not enter: rows of the points, and rows of points and normals around
-    them; how far they should stay off, in shares of the margin, and up to how far aside the nearest sample tells in
-    from out, in heights."""
+    """Points of arms or of a leg and what they must not enter.
+
+    Rows of the points, and rows of points and normals around them; how far they should stay off, in shares of the
+    margin; and up to how far aside the nearest sample tells in from out, in heights.
+    """
 
     points: torch.Tensor
     around: torch.Tensor

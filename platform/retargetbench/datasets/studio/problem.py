@@ -57,7 +57,7 @@ class SolverSettings:
     """Decrease, as a share of the whole, below which a clip is done."""
     stay: float = 0.01
     """Staying with the reference, times the unknown's own weight."""
-    smooth: float = 1.5
+    smooth: float = 5.0
     """Second differences in time, per (15 fps)⁴."""
     touch: float = 600.0
     """Distance along the normal at contacts."""
@@ -67,7 +67,7 @@ class SolverSettings:
     """Sum of normals at contacts."""
     outside: float = 400.0
     """Depth of arms."""
-    limits: float = 2.0
+    limits: float = 20.0
     """Excess over anatomical limits, per radian squared."""
     margin: float = 0.0025
     """Distance that arms keep from the body, heights."""

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 BODY_ROUNDS: tuple[SolverSettings, ...] = (
     SolverSettings(),
-    SolverSettings(outside=1500.0, touch=1500.0, margin=0.004, limits=10.0, steps=14),
-    SolverSettings(outside=4000.0, touch=4000.0, margin=0.006, limits=40.0, smooth=4.0, steps=14),
+    SolverSettings(outside=1500.0, touch=1500.0, margin=0.004, limits=80.0, smooth=8.0, steps=16),
+    SolverSettings(outside=4000.0, touch=4000.0, margin=0.006, limits=300.0, smooth=20.0, steps=16),
 )
 """Settings of the first and of further tries on any body; each goes on from the result before."""
 
