@@ -21,7 +21,7 @@ BODY_ROUNDS: tuple[SolverSettings, ...] = (
 )
 """Settings of the first and of further tries on any body; each goes on from the result before."""
 
-REFERENCE_ROUNDS: tuple[SolverSettings, ...] = tuple(replace(s, stay=s.stay / 5) for s in BODY_ROUNDS)
+REFERENCE_ROUNDS: tuple[SolverSettings, ...] = tuple(replace(s, stay=s.stay / 2) for s in BODY_ROUNDS)
 """The same for the reference body, whose start is a draft by inverse kinematics and deserves less trust."""
 
 
