@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -18,48 +19,69 @@ if TYPE_CHECKING:
     from retargetbench.datasets.studio.actions import HandShape
     from retargetbench.skeleton import Skeleton
 
-_FINGERS = ("Index", "Middle", "Ring", "Pinky")
-_CURLS: dict[HandShape, tuple[tuple[float, float, float], ...]] = {
-    "flat": ((-16, -8, -4), (-18, -6, -4), (-18, -6, -4), (-20, -8, -5)),
-    "relaxed": ((0, 5, 4), (2, 8, 5), (4, 9, 6), (4, 8, 6)),
-    "fist": ((52, 82, 50), (56, 86, 52), (58, 86, 52), (56, 82, 50)),
-    "point": ((-14, -6, -4), (56, 86, 52), (58, 86, 52), (56, 82, 50)),
+_FINGERS = ("Index", "Middle", "Ring", "Pinky", "Thumb")
+_BENDS: dict[HandShape, tuple[tuple[float, float, float], ...]] = {
+    "flat": ((-16, -8, -4), (-18, -6, -4), (-18, -6, -4), (-20, -8, -5), (-28, -5, 0)),
+    "relaxed": ((0, 5, 4), (2, 8, 5), (4, 9, 6), (4, 8, 6), (8, 12, 10)),
+    "fist": ((62, 86, 56), (64, 90, 58), (66, 90, 58), (64, 86, 56), (-6, 68, 54)),
+    "point": ((-17, -8, -6), (64, 90, 58), (66, 90, 58), (64, 86, 56), (-6, 68, 54)),
 }
-"""Bend of the three joints of index, middle, ring and little finger towards the palm, degrees, from the rest of the
-bodies, whose fingers are bent by about 20° and 10° already."""
+"""Bend of the three joints of index, middle, ring and little finger towards the palm, and of the thumb across it,
+degrees, from the rest of the bodies, whose fingers are bent by about 20° and 10° already."""
 
-_THUMBS: dict[HandShape, tuple[float, float, float]] = {
+_SPREADS: dict[HandShape, float] = {"flat": 0.5, "relaxed": 0.7, "fist": 0.1, "point": 0.1}
+"""Share that stays of the angles between fingers."""
+
+_THUMB_TURNS: dict[HandShape, tuple[float, float, float]] = {
     "flat": (0, 0, 0),
-    "relaxed": (8, 12, 10),
-    "fist": (25, 38, 40),
-    "point": (22, 35, 35),
+    "relaxed": (0, 0, 0),
+    "fist": (-35, 25, 0),
+    "point": (-35, 25, 0),
 }
-"""Bend of the three joints of the thumb across the palm, degrees."""
+"""Turn of the three joints of the thumb about the palm's normal, away from the fingers, degrees."""
 
 
 def finger_rotations(skeleton: Skeleton, left: HandShape, right: HandShape) -> torch.Tensor:
     """Return local rotations of all joints with both hands in their shapes and everything else at rest, (J, 4).
 
     Fingers bend about the axis that is perpendicular to them and to the palm's normal, which looks down in the T-pose;
-    thumbs about the axis between their own direction and the palm's normal, so that they close in front of the palm.
+    thumbs about that of the arm, so that they come in front of the palm and turn their pads to the fingers. Then the
+    first joints turn about the palm's normal, which closes the gaps between the fingers.
     """
-    rotations = torch.zeros(skeleton.joint_count, 4, dtype=torch.float64)
-    rotations[:, 3] = 1.0
     names = [strip_namespace(name) for name in skeleton.names]
     rest = skeleton.rest_positions.double()
+    bends, turns = rest.new_zeros(2, skeleton.joint_count, 3)
     for side, shape in (("Left", left), ("Right", right)):
-        for finger, bends in (*zip(_FINGERS, _CURLS[shape], strict=True), ("Thumb", _THUMBS[shape])):
-            joints = [names.index(name) for k in (1, 2, 3) if (name := f"{side}Hand{finger}{k}") in names]
+        middle = _finger(names, f"{side}HandMiddle")
+        ahead = _azimuth(rest, middle) if len(middle) > 1 else 0.0
+        for finger, angles in zip(_FINGERS, _BENDS[shape], strict=True):
+            joints = _finger(names, f"{side}Hand{finger}")
             if len(joints) < 2:
                 continue
-            along = torch.nn.functional.normalize(rest[joints[-1]] - rest[joints[0]], dim=0)
-            towards = rest.new_tensor([0.0, -1.0, 0.0])
-            if finger == "Thumb":  # towards the little finger, in front of the palm
-                towards = rest.new_tensor([0.0, -0.6, -0.8])
-            axis = torch.nn.functional.normalize(torch.linalg.cross(along, towards), dim=0)
-            for joint, bend in zip(joints, bends, strict=False):
-                rotations[joint] = roma.rotvec_to_unitquat(torch.deg2rad(torch.tensor(float(bend))) * axis)
-    return rotations
+            if finger == "Thumb":
+                axis = rest.new_tensor([1.0, 0.0, 0.0])
+                away = -1 if side == "Left" else 1
+                turn = [away * math.radians(angle) for angle in _THUMB_TURNS[shape]]
+            else:
+                along = rest[joints[-1]] - rest[joints[0]]
+                axis = torch.nn.functional.normalize(torch.stack([along[2], along.new_zeros(()), -along[0]]), dim=0)
+                apart = math.remainder(_azimuth(rest, joints) - ahead, math.tau)
+                turn = [(_SPREADS[shape] - 1) * apart, 0.0, 0.0]
+            bends[joints] = torch.deg2rad(rest.new_tensor(angles[: len(joints)]))[:, None] * axis
+            turns[joints, 1] = rest.new_tensor(turn[: len(joints)])
+    bent, turned = roma.rotvec_to_unitquat(torch.stack([bends, turns]))
+    return roma.quat_product(turned, bent)
+
+
+def _finger(names: list[str], stem: str) -> list[int]:
+    """Joints of a finger from the palm to its tip; without its end, which turns nothing."""
+    return [names.index(name) for k in (1, 2, 3) if (name := f"{stem}{k}") in names]
+
+
+def _azimuth(rest: torch.Tensor, joints: list[int]) -> float:
+    """Direction of a finger in the plane of the palm, radians about Y."""
+    x, _, z = (rest[joints[-1]] - rest[joints[0]]).tolist()
+    return math.atan2(-z, x)
 
 
 @per_character
