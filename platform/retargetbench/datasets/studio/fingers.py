@@ -45,7 +45,7 @@ def finger_rotations(skeleton: Skeleton, left: HandShape, right: HandShape) -> t
     """Return local rotations of all joints with both hands in their shapes and everything else at rest, (J, 4).
 
     Fingers bend about the axis that is perpendicular to them and to the palm's normal, which looks down in the T-pose;
-    thumbs about that of the arm, so that they come in front of the palm and turn their pads to the fingers. Then the
+    thumbs about that of the arm, so that they come in front of the palm with their pads turned to the fingers. Then the
     first joints turn about the palm's normal, which closes the gaps between the fingers.
     """
     names = [strip_namespace(name) for name in skeleton.names]
@@ -70,7 +70,8 @@ def finger_rotations(skeleton: Skeleton, left: HandShape, right: HandShape) -> t
             bends[joints] = torch.deg2rad(rest.new_tensor(angles[: len(joints)]))[:, None] * axis
             turns[joints, 1] = rest.new_tensor(turn[: len(joints)])
     bent, turned = roma.rotvec_to_unitquat(torch.stack([bends, turns]))
-    return roma.quat_product(turned, bent)
+    rotations: torch.Tensor = roma.quat_product(turned, bent)
+    return rotations
 
 
 def _finger(names: list[str], stem: str) -> list[int]:

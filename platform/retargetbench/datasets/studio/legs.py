@@ -122,7 +122,7 @@ def pose_leg(
     hinge = torch.nn.functional.normalize(torch.linalg.cross(axis, knee), dim=-1)
     bend = torch.linalg.cross(hinge, axis)
     thigh = _frame((along * axis + aside * bend) / first, hinge) @ _rest_frame(offsets[shin]).mT
-    calf = _frame((reach * axis - along * axis - aside * bend) / second, hinge) @ _rest_frame(offsets[end]).mT
+    calf = _frame(((reach - along) * axis - aside * bend) / second, hinge) @ _rest_frame(offsets[end]).mT
     short = (distance[..., 0] - longest).clamp_min(0)
     return hips_rotation.mT @ thigh, thigh.mT @ calf, calf.mT @ foot, short
 

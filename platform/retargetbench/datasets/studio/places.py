@@ -119,9 +119,9 @@ PLACES: dict[str, Place] = {
 }
 """All places by name. In the T-pose palms look down.
 
-``fingertips`` are the palm's side of the finger that reaches farthest; ``knuckles`` the front of a fist, of an open hand
-the back of the fingers' roots; ``mouth`` is the upper lip, because a ray between the lips runs into the head, and
-``eye`` the upper lid or brow, because sockets are hollow.
+``fingertips`` are the palm's side of the finger that reaches farthest; ``knuckles`` the front of a fist, or the back of
+the fingers' roots; ``mouth`` is the upper lip, because a ray between the lips runs into the head, and ``eye`` the upper
+lid or brow, because sockets are hollow.
 """
 
 _BLOCK_WEIGHT = 0.25  # share of skin weight that must be the bone's block's, as for sensors

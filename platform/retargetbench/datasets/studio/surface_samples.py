@@ -49,8 +49,9 @@ class SurfaceSamples:
         """Return rows that pose the points and rows that turn the normals, both (N, 88); see `pose_rows`."""
         one = torch.ones_like(self.positions[:, :1])
         points = torch.cat([self.positions, one], -1)
-        normals = torch.cat([self.normals, torch.zeros_like(one)], -1)
-        return tuple((self.weights[:, :, None] * x[:, None, :]).flatten(1) for x in (points, normals))  # type: ignore[return-value]
+        normals = torch.cat([self.normals, 0 * one], -1)
+        weights = self.weights[:, :, None]
+        return (weights * points[:, None]).flatten(1), (weights * normals[:, None]).flatten(1)
 
 
 def pose_rows(rows: torch.Tensor, transforms: torch.Tensor) -> torch.Tensor:
@@ -96,12 +97,10 @@ def sample_surface(body: Character, faces: torch.Tensor, count: int, *, seed: in
     area = torch.linalg.cross(b - a, c - a).norm(dim=-1)
     generator = torch.Generator().manual_seed(seed)
     total = _CANDIDATES * count
+    jitter, u, v = torch.rand(3, total, generator=generator, dtype=torch.float64)
     # Evenly spaced along the summed areas, so that no large face goes without.
-    steps = (
-        torch.arange(total, dtype=torch.float64) + torch.rand(total, generator=generator, dtype=torch.float64)
-    ) / total
+    steps = (torch.arange(total) + jitter) / total
     face = torch.searchsorted(area.cumsum(0) / area.sum(), steps).clamp_max(len(corners) - 1)
-    u, v = torch.rand(2, total, generator=generator, dtype=torch.float64)
     root = u.sqrt()
     shares = torch.stack([1 - root, root * (1 - v), root * v], -1)
     candidates = corners[face]
