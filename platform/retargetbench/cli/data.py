@@ -1,4 +1,4 @@
-"""``bench data``: import datasets, list what is in them, and report what is odd about them."""
+"""``bench data``: import and build datasets, list what is in them, and report what is odd about them."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from retargetbench.cli.data_build import builders
 from retargetbench.cli.groups import BenchGroup
 from retargetbench.cli.listing import format_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-app = typer.Typer(help="Import, check and list datasets.")
+app = typer.Typer(help="Import, build, check and list datasets.")
 _importers = typer.Typer(help="Make a dataset of your own files.")
 app.add_typer(_importers, name="import", cls=BenchGroup)
+app.add_typer(builders, name="build", cls=BenchGroup)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 Spec = Annotated[str, typer.Argument(metavar="DATASET", help="A dataset folder, or the name of a registered dataset.")]

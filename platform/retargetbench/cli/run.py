@@ -115,13 +115,13 @@ def run_command(
         "metrics": metrics if metrics is None else parse_names(metrics),
         "workers": workers,
         "executor": executor,
-        "cluster": cluster and _parse_cluster(cluster),
+        "cluster": cluster and parse_cluster(cluster),
         "device": device,
         "seed": seed,
     }
     config = _make_config(suite, given)
     watch = Stopwatch()
-    with Progress() as progress, _saying_that_it_continues():
+    with Progress() as progress, saying_that_it_continues():
         folder, report = run_benchmark(config, out=out, progress=progress, watch=watch, run=run, force=force)
     _finish(folder, report, watch, tracking_uri if track else None, track=track)
 
@@ -164,7 +164,7 @@ def score_command(
         "metrics": metrics if metrics is None else parse_names(metrics),
         "workers": workers,
         "executor": executor,
-        "cluster": cluster and _parse_cluster(cluster),
+        "cluster": cluster and parse_cluster(cluster),
         "device": device,
     }
     what = {"dataset": dataset, "split": split, "split_name": split_name, "full": full, "seed": seed}
@@ -245,7 +245,7 @@ def push_command(
 
 
 @contextmanager
-def _saying_that_it_continues() -> Iterator[None]:
+def saying_that_it_continues() -> Iterator[None]:
     """Say to whoever interrupts that nothing finished is lost."""
     try:
         yield
@@ -275,7 +275,12 @@ def _make_config(suite: str | None, given: dict[str, Any]) -> RunConfig:
     return RunConfig(**(settings | given))
 
 
-def _parse_cluster(texts: list[str]) -> dict[str, str]:
+def parse_cluster(texts: list[str]) -> dict[str, str]:
+    """Read ``--cluster key=value`` arguments.
+
+    Raises:
+        UsageError: a text does not look like that.
+    """
     parameters = {}
     for text in texts:
         name, equals, value = text.partition("=")

@@ -10,12 +10,16 @@ from retargetbench.discovery import one_line
 from retargetbench.errors import PluginError, RetargetBenchError, UnknownNameError, UsageError
 from retargetbench.registry import load_target
 
+PACK_MANIFEST = "studio.json"
+"""The file that makes a folder a pack, as in `retargetbench.datasets.studio.pack_manifest`, which is slow to import."""
+
 
 def open_dataset(spec: str | Path) -> Dataset:
     """Open a dataset.
 
     Args:
-        spec: a folder that ``bench data import`` made, or the name of a registered dataset. A folder wins over a name.
+        spec: a folder that ``bench data import`` or ``bench data build`` made, or the name of a registered dataset. A
+            folder wins over a name.
 
     Raises:
         UsageError: the folder is there but holds no dataset, there is no such folder, or two plugins have the name.
@@ -28,12 +32,16 @@ def open_dataset(spec: str | Path) -> Dataset:
     folder = Path(spec)
     if (folder / MANIFEST).is_file():
         return FolderDataset(folder)
+    if (folder / PACK_MANIFEST).is_file():
+        from retargetbench.datasets.studio.dataset import StudioDataset
+
+        return StudioDataset(folder)
     known = catalogue()
     names = ", ".join(sorted(known.registered.datasets)) or "none registered"
     is_path = isinstance(spec, Path) or len(folder.parts) != 1 or folder.is_absolute()
     if is_path or (folder.is_dir() and str(spec) not in known.registered.datasets):
-        reason = f"holds no dataset: it has no {MANIFEST}" if folder.is_dir() else "does not exist"
-        raise UsageError(f"folder {folder} {reason}. Make one with bench data import, or give a name: {names}")
+        reason = f"holds no dataset: it has no {MANIFEST} or {PACK_MANIFEST}" if folder.is_dir() else "does not exist"
+        raise UsageError(f"folder {folder} {reason}. Make one with bench data import or build, or give a name: {names}")
     try:
         info = known.dataset(str(spec))
     except UnknownNameError:

@@ -122,8 +122,7 @@ def write_pack(
     deeds = sorted(actions, key=lambda record: record.name)
     counts = _key_counts(people, deeds, clips, left_out)
     place = Path(folder)
-    if place.exists() and any(place.iterdir() if place.is_dir() else [place]) and not is_pack(place):
-        raise UsageError(f"{place} exists and is no pack, so it is not replaced; choose another folder")
+    check_place(place)
     temporary = place.with_name(f".{place.name}.{uuid.uuid4().hex[:8]}.new")
     try:
         (temporary / "splits").mkdir(parents=True)
@@ -181,6 +180,16 @@ def write_pack(
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     return manifest
+
+
+def check_place(place: Path) -> None:
+    """Look whether a pack may be written at a folder; who builds for hours asks before.
+
+    Raises:
+        UsageError: there is something else.
+    """
+    if place.exists() and any(place.iterdir() if place.is_dir() else [place]) and not is_pack(place):
+        raise UsageError(f"{place} exists and is no pack, so it is not replaced; choose another folder")
 
 
 def _key_counts(
