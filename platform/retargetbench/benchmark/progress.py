@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from typing import TYPE_CHECKING, Self, TextIO
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
 _LINE_SECONDS = 5.0
 _LINE_SHARE = 0.1
+_LONG_SECONDS = 60.0
+"""Stages that took this long get the time that they will still take."""
 
 
 class Progress:
@@ -30,7 +33,7 @@ class Progress:
         self._bar: RichProgress | None = None
         self._bar_task: TaskID | None = None
         self._title, self._total, self._done = "", 0, 0
-        self._shown_at, self._shown_done = 0.0, 0
+        self._started_at, self._shown_at, self._shown_done = 0.0, 0.0, 0
 
     def __enter__(self) -> Self:
         if self._stream.isatty() and not self._quiet:
@@ -56,7 +59,8 @@ class Progress:
     def start(self, title: str, total: int) -> None:
         """Begin a stage of ``total`` steps; a stage without steps is not shown."""
         self._title, self._total, self._done = title, total, 0
-        self._shown_at, self._shown_done = time.monotonic(), 0
+        self._started_at = self._shown_at = time.monotonic()
+        self._shown_done = 0
         if self._bar is not None and total:
             self._bar_task = self._bar.add_task(title, total=total)
 
@@ -77,6 +81,14 @@ class Progress:
         now = time.monotonic()
         due = now - self._shown_at >= _LINE_SECONDS or self._done - self._shown_done >= _LINE_SHARE * self._total
         if not self._quiet and (due or self._done == self._total):
-            self._stream.write(f"{self._title}: {self._done}/{self._total}\n")
+            self._stream.write(f"{self._title}: {self._done}/{self._total}{self._remaining(now)}\n")
             self._stream.flush()
             self._shown_at, self._shown_done = now, self._done
+
+    def _remaining(self, now: float) -> str:
+        """Say how long a long stage will still take if it goes on as before."""
+        elapsed = now - self._started_at
+        left = self._total - self._done
+        if elapsed < _LONG_SECONDS or not left or not self._done:
+            return ""
+        return f", about {math.ceil(elapsed / self._done * left / 60)} min left"

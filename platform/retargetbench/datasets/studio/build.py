@@ -81,12 +81,16 @@ class BuildPlan:
         hands = [take.left, take.right]
         return _key(_versions(PERFORMANCE_MODULES), take.name, take.origin.identity(), hands, body)
 
-    def clip_keys(self, take: Take) -> dict[str, str]:
-        """Keys of the clips of a take by character; bodies and its performance must be there."""
-        performance = read_digest(self.store.performance_file(take.name))
+    def clip_keys(self) -> dict[tuple[str, str], str]:
+        """Keys of all clips by character and take; bodies and performances must be there."""
         bodies = {name: read_digest(self.store.body_file(name)) for name in self.cast}
         versions = _versions(CLIP_MODULES)
-        return {name: _key(versions, performance, body, name == self.reference) for name, body in bodies.items()}
+        keys = {}
+        for take in self.takes:
+            performance = read_digest(self.store.performance_file(take.name))
+            for name, body in bodies.items():
+                keys[name, take.name] = _key(versions, performance, body, name == self.reference)
+        return keys
 
 
 def build_bodies(plan: BuildPlan, source: BodySource, progress: Progress) -> dict[str, str]:
@@ -161,16 +165,16 @@ def build_clips(
     """
     takes = [take for take in plan.takes if take.name not in without]
     cast = [name for name in plan.cast if name not in without]
-    keys = {take.name: plan.clip_keys(take) for take in takes}
+    keys = plan.clip_keys()
     jobs = []
     for name in cast:
         # Clips with the same hands follow one another, because a body is prepared for each pair of hands anew.
         missing = sorted(
-            (take for take in takes if not has_key(plan.store.clip_file(name, take.name), keys[take.name][name])),
+            (take for take in takes if not has_key(plan.store.clip_file(name, take.name), keys[name, take.name])),
             key=lambda take: (take.left, take.right),
         )
         for _, alike in groupby(missing, lambda take: (take.left, take.right)):
-            clips = [(take.name, keys[take.name][name]) for take in alike]
+            clips = [(take.name, keys[name, take.name]) for take in alike]
             jobs += [
                 ClipJob(plan.store, name, name == plan.reference, tuple(clips[start : start + CLIPS_PER_JOB]))
                 for start in range(0, len(clips), CLIPS_PER_JOB)

@@ -156,7 +156,8 @@ def _made_up(number: int, kind: Kind, values: dict[str, float]) -> BodyRecipe:
     changes: dict[str, float] = {}
     scales: dict[str, tuple[float, float]] = {}
     if kind == "stylised":
-        thick, leg, arm = values["thick"], values["leg"], values["arm"]
+        thick, leg = values["thick"], values["leg"]
+        arm = round(values["arm"] * (1 - 0.3 * thick), 2)  # the changes lengthen arms too
         changes = {name: round(most * thick, 2) for name, most in _BULK.items()}
         changes["stomach-pregnant-incr"] = round(0.8 * values["belly"], 2)
         scales = {
