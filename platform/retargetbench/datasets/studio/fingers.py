@@ -89,7 +89,8 @@ def _azimuth(rest: torch.Tensor, joints: list[int]) -> float:
 def shaped_body(character: Character, left: HandShape, right: HandShape) -> Character:
     """Return a body on the 22 canonical joints whose hands have these shapes at rest; remembered per character.
 
-    It moves exactly as the character does whose finger joints keep their shapes.
+    It moves exactly as the character does whose finger joints keep their shapes; only skin that hangs on fingers and
+    on the forearm at once would be an exception.
 
     Args:
         character: at a T-pose, with any joints.

@@ -45,7 +45,7 @@ _MIDDLE: dict[str, Place] = {
     "chin": Place("Head", 0.0, (0, -0.08, 1)),
     "mouth": Place("Head", 0.13, (0, 0, 1)),
     "nose": Place("Head", 0.3, (0, 0, 1)),
-    "forehead": Place("Head", 0.7, (0, 0, 1)),
+    "forehead": Place("Head", 0.74, (0, 0, 1)),
     "crown": Place("Head", 0.6, (0, 1, 0)),
     "back_of_head": Place("Head", 0.6, (0, 0, -1)),
 }
