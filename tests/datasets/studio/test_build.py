@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import pickle
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import roma
@@ -13,6 +15,7 @@ from build_examples import ACTIONS, CAST, REFERENCE, Bodies, Watch, solve_by_cop
 from retargetbench.benchmark.executors import InProcess, Lost
 from retargetbench.datasets.opening import open_dataset
 from retargetbench.datasets.studio import build, build_bodies, build_work
+from retargetbench.datasets.studio.actions import read_actions
 from retargetbench.datasets.studio.build import BuildPlan, build_clips, build_performances
 from retargetbench.datasets.studio.build_bodies import (
     RECIPE,
@@ -22,6 +25,7 @@ from retargetbench.datasets.studio.build_bodies import (
     recipe_digest,
 )
 from retargetbench.datasets.studio.build_pack import outcome, pack_build
+from retargetbench.datasets.studio.build_work import PerformanceJob
 from retargetbench.datasets.studio.dataset import PACKAGED, StudioDataset
 from retargetbench.datasets.studio.fingers import shaped_body
 from retargetbench.datasets.studio.gates import Quality, failed_gates, measure_quality
@@ -30,10 +34,17 @@ from retargetbench.datasets.studio.pack_motions import full_motion, rounded_keys
 from retargetbench.datasets.studio.recipes import BodyRecipe, read_recipes
 from retargetbench.datasets.studio.takes import authored_takes, choose_actions, stored_takes
 from retargetbench.errors import DatasetError, MissingExtraError, UnknownNameError, UsageError
+from retargetbench.skeleton import canonical_index
 
 TAKES = authored_takes(ACTIONS)
 NAMES = [take.name for take in TAKES]
 PAIRS = {(name, take) for name in CAST for take in NAMES}
+
+
+@pytest.fixture(scope="module")
+def shipped_actions():
+    """Reading them takes more than a second."""
+    return read_actions()
 
 
 def plan_at(folder, **changes):
@@ -273,8 +284,8 @@ def test_clips_depend_on_the_code_of_solver_and_gates_but_not_on_that_of_packs()
     assert {"verified"} <= set(build_work.CLIP_MODULES) < set(build_work.PERFORMANCE_MODULES)
 
 
-def test_variants_have_names_and_hands_of_their_own():
-    takes = authored_takes(choose_actions(["hand-torso", "wave_right"]), variants=3, seed=4)
+def test_variants_have_names_and_hands_of_their_own(shipped_actions):
+    takes = authored_takes(choose_actions(["hand-torso", "wave_right"], shipped_actions), variants=3, seed=4)
     names = [take.name for take in takes]
     assert len(set(names)) == len(names)
     assert {"wave_right", "wave_right_v1", "wave_right_v2"} <= set(names)
@@ -306,11 +317,25 @@ def test_performances_that_no_pack_takes_are_refused(copied):
     ("names", "message"),
     [(["clpa"], r"unknown action or family 'clpa'\. Did you mean 'clap'\?"), (["hand-hed"], "mean 'hand-head'")],
 )
-def test_wrong_names_of_actions_are_answered_with_the_closest(names, message):
+def test_wrong_names_of_actions_are_answered_with_the_closest(names, message, shipped_actions):
     with pytest.raises(UnknownNameError, match=message):
-        choose_actions(names)
+        choose_actions(names, shipped_actions)
+
+
+def test_actions_are_chosen_by_name_family_or_all_in_the_order_of_the_package(shipped_actions):
+    assert choose_actions(["all"], shipped_actions) == shipped_actions
+    some = choose_actions(["clap", "locomotion"], shipped_actions)
+    assert {action.family for action in some} == {"hand-hand", "locomotion"}
+    assert list(some) == [action for action in shipped_actions if action in some]
     with pytest.raises(UsageError, match="names no action"):
-        choose_actions([])
+        choose_actions([], shipped_actions)
+
+
+def test_jobs_travel_to_other_processes(copied):
+    performance, _ = copied.store.read_performance("nod")
+    for take in (*TAKES, *stored_takes([performance])):
+        there = pickle.loads(pickle.dumps(PerformanceJob(copied.store, REFERENCE, take, "key")))
+        assert there.take.origin.identity() == take.origin.identity()
 
 
 def test_characters_are_chosen_by_name_or_number_and_more_are_made_up(monkeypatch):
@@ -332,7 +357,18 @@ def test_characters_are_chosen_by_name_or_number_and_more_are_made_up(monkeypatc
         choose_bodies(reference="nobody")
 
 
-def test_bodies_of_a_dataset_need_no_body_model(monkeypatch):
+def test_a_body_that_is_not_at_a_t_pose_is_refused():
+    bodies = Bodies()
+    body = bodies.dataset.character("slim")
+    offsets = body.skeleton.offsets.clone()
+    offsets[canonical_index("LeftForeArm"), 1] -= 0.1
+    skeleton = replace(body.skeleton, offsets=offsets)
+    bodies.dataset = SimpleNamespace(character=lambda name: replace(body, skeleton=skeleton))
+    with pytest.raises(DatasetError, match=r"slim is not at a T-pose: LeftArm is \d+\.\d degrees off"):
+        bodies.make("slim")
+
+
+def test_bodies_of_a_dataset_need_no_body_model():
     source, names = choose_bodies("capsules", characters="2", reference="average")
     assert names == ("average", "longarm")
     assert source.roles["stout"].seen is False

@@ -45,8 +45,11 @@ if TYPE_CHECKING:
     from retargetbench.datasets.studio.build_bodies import BodySource
     from retargetbench.datasets.studio.takes import Take
 
-CLIPS_PER_JOB = 4
-"""Clips of one body that a worker makes before it reports; each is kept as soon as it is made."""
+CLIPS_PER_JOB = 8
+"""Clips of one body with the same hands that a worker makes before it reports; each is kept as soon as it is made.
+
+To prepare a body takes a second or two, about half as long as a clip, and every worker does it for itself.
+"""
 
 
 @dataclass(frozen=True)

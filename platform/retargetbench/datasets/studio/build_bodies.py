@@ -15,7 +15,8 @@ from retargetbench.datasets.studio.dataset import PACKAGED, StudioDataset
 from retargetbench.datasets.studio.pack_bodies import rounded_character
 from retargetbench.datasets.studio.pack_manifest import is_pack
 from retargetbench.datasets.studio.recipes import more_recipes, read_recipes
-from retargetbench.errors import MissingExtraError, UnknownNameError, UsageError
+from retargetbench.errors import DatasetError, MissingExtraError, UnknownNameError, UsageError
+from retargetbench.rest_pose import T_TOLERANCE_DEG, t_pose_angles
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -91,7 +92,7 @@ class RecipeBodies:
 
 
 class DatasetBodies:
-    """Takes the bodies of a dataset, bound at their rest in a T-pose as `retargetbench.rest_pose` makes it."""
+    """Takes the bodies of a dataset, which must be bound at their rest in a T-pose."""
 
     def __init__(self, dataset: Dataset) -> None:
         self.dataset = dataset
@@ -110,8 +111,20 @@ class DatasetBodies:
         return f"dataset {content_digest(body_arrays(self.dataset.character(name)))}"
 
     def make(self, name: str) -> Character:
-        """Return a body."""
-        return rounded_character(self.dataset.character(name))
+        """Return a body.
+
+        Raises:
+            DatasetError: it is not at a T-pose, or not bound at its rest.
+        """
+        body = self.dataset.character(name)
+        angles = t_pose_angles(body.skeleton)
+        bone = max(angles, key=lambda key: angles[key])
+        if angles[bone] > T_TOLERANCE_DEG:
+            raise DatasetError(
+                f"{name} is not at a T-pose: {bone} is {angles[bone]:.1f} degrees off and {T_TOLERANCE_DEG:g} are "
+                f"accepted; retargetbench.rest_pose.to_t_pose straightens a body"
+            )
+        return rounded_character(body)
 
 
 def recipe_digest(recipe: BodyRecipe) -> str:
