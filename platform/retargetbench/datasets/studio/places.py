@@ -84,7 +84,7 @@ _SIDED: dict[str, Place] = {
     "thumb_side": Place("LeftHand", 0.5, (0.15, -0.2, 1)),
     "fingers": Place("LeftHand", 0.5, (0.5, -1, 0)),
     "fingertips": Place("LeftHand", None, (1, -0.5, 0)),
-    "knuckles": Place("LeftHand", 0.3, (1, -0.05, 0)),
+    "knuckles": Place("LeftHand", 0.3, (1, -0.05, 0.16)),
     "thigh_front": Place("LeftUpLeg", 0.6, (0, 0, 1)),
     "thigh_outer": Place("LeftUpLeg", 0.45, (1, 0, 0.1)),
     "thigh_inner": Place("LeftUpLeg", 0.6, (-1, 0, 0)),
