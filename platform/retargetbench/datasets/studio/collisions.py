@@ -16,6 +16,7 @@ from retargetbench.caching import per_character
 from retargetbench.datasets.studio.residuals import Rows, join_rows, row_gradient
 from retargetbench.datasets.studio.surface_samples import SurfaceSamples, pose_rows, sample_surface
 from retargetbench.metrics.obstacles import LIMBS, body_model
+from retargetbench.sensors import extract_sensors
 from retargetbench.skeleton import canonical_index
 
 if TYPE_CHECKING:
@@ -35,6 +36,9 @@ _DEEPEST = 0.16
 _ASIDE = 0.028
 """Heights by which the nearest sample may be off the line of its normal; beyond it says nothing of in or out."""
 
+_FOLDED, _FREE, _LEAST = 1.0, 3.0, 0.06
+"""Arm radii from the body at rest up to which a point of an arm counts least and from which it counts in full, and how
+much the least is."""
 _ARM_MARGIN = -1.0
 """Of the margin, between both arms: flesh gives way, and samples of a hand are as far apart as fingers are thick."""
 _ARM_ASIDE = 0.01
@@ -45,12 +49,13 @@ class _Limb(NamedTuple):
     """Points of arms or of a leg and what they must not enter.
 
     Rows of the points, and rows of points and normals around them; how far they should stay off, in shares of the
-    margin; and up to how far aside the nearest sample tells in from out, in heights.
+    margin; up to how far aside the nearest sample tells in from out, in heights; and how much each point counts.
     """
 
     points: torch.Tensor
     around: torch.Tensor
     normals: torch.Tensor
+    counts: torch.Tensor
     margin: float = 1.0
     aside: float = _ASIDE
 
@@ -100,7 +105,7 @@ def collision_model(body: Character, *, legs: bool = False) -> CollisionModel:
     def of(names: tuple[str, ...], count: int, *, counting: bool = False) -> SurfaceSamples:
         chosen = torch.isin(part, torch.tensor([canonical_index(name) for name in names])).all(-1)
         if counting:
-            chosen &= counts[body.faces].any(-1)
+            chosen &= counts[body.faces].all(-1)
         return sample_surface(body, chosen.nonzero()[:, 0], count)
 
     arms, moving = [], []
@@ -109,7 +114,8 @@ def collision_model(body: Character, *, legs: bool = False) -> CollisionModel:
         arms.append(of((f"{side}Arm", f"{side}ForeArm"), _ARM_SAMPLES).joined(hand))
         counted = of((f"{side}Arm", f"{side}ForeArm"), _ARM_SAMPLES, counting=True)
         moving.append(counted.joined(of((f"{side}Hand",), _HAND_SAMPLES, counting=True)))
-    limbs = [_limb(moving[0].joined(moving[1]), trunk)]
+    points = moving[0].joined(moving[1])
+    limbs = [_limb(points, trunk)._replace(counts=_away_at_rest(body, points, trunk))]
     limbs += [_limb(points, other, margin=_ARM_MARGIN, aside=_ARM_ASIDE) for points, other in (arms, arms[::-1])]
     if legs:
         limbs += [
@@ -124,7 +130,18 @@ def collision_model(body: Character, *, legs: bool = False) -> CollisionModel:
 
 def _limb(points: SurfaceSamples, around: SurfaceSamples, margin: float = 1.0, aside: float = _ASIDE) -> _Limb:
     rows, normals = around.skinning_rows()
-    return _Limb(points.skinning_rows()[0].float(), rows.float(), normals.float(), margin, aside)
+    counts = torch.ones(len(points))
+    return _Limb(points.skinning_rows()[0].float(), rows.float(), normals.float(), counts, margin, aside)
+
+
+def _away_at_rest(body: Character, points: SurfaceSamples, around: SurfaceSamples) -> torch.Tensor:
+    """How much points of arms count, (N,): less the closer they are to the body at rest.
+
+    The skin of an armpit folds whenever an arm hangs, and arms should not be spread for that.
+    """
+    radius = extract_sensors(body).arm_radius
+    apart = torch.cdist(points.positions, around.positions).amin(-1) / radius
+    return ((apart - _FOLDED) / (_FREE - _FOLDED)).clamp(_LEAST, 1.0).float()
 
 
 class Collisions:
@@ -170,9 +187,10 @@ class Collisions:
             normals = torch.nn.functional.normalize(normals, dim=-1)
             depth = limb.margin * self._margin - ((points - around) * normals).sum(-1) / self._model.height
             deep = (depth > 0).nonzero()[:, 0]
+            roots = limb.counts[pairs.point[deep]].sqrt()
             between = limb.points[pairs.point[deep]] - limb.around[pairs.used][pairs.sample[deep]]
             gradient = row_gradient(between, -normals[deep] / self._model.height)
-            found.append(Rows(pairs.frame[deep], depth[deep], gradient))
+            found.append(Rows(pairs.frame[deep], roots * depth[deep], roots[:, None] * gradient))
         return join_rows(found, transforms)
 
 
