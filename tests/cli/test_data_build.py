@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -89,10 +90,32 @@ def test_what_could_not_be_made_is_named_and_the_exit_code_says_so(
     assert open_dataset("mine").clip_names == ()
 
 
+def test_motions_of_a_library_take_the_place_of_actions(
+    quick: list[str], r2et_files: Path, workplace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    motions = workplace / "motions"
+    motions.mkdir()
+    first = sorted(r2et_files.rglob("*.bvh"))[0].read_text()
+    head, count, frame_time, frames = re.split(r"Frames:\s*(\d+)\n(.*)\n", first)
+    longer = 4 * frames.splitlines()  # those of the fixture are too short for a performance
+    (motions / "found it.bvh").write_text("\n".join([f"{head}Frames: {4 * int(count)}", frame_time, *longer, ""]))
+    (motions / "torn.bvh").write_text("HIERARCHY")
+    command = [*FROM_CAPSULES, "--characters", "average,stout", "--motions", "motions", "-o", "mine"]
+    assert main(command) == 1
+    err = capsys.readouterr().err
+    assert "left out: torn.bvh: " in err
+    dataset = open_dataset("mine")
+    assert dataset.clip_names == (("average", "found_it"), ("stout", "found_it"))
+    quick.clear()
+    assert main(command) == 1
+    assert quick == []
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--actions", "clpa"], "unknown action or family 'clpa'. Did you mean 'clap'?"),
+        (["--motions", "m"], "--motions takes the place of --actions"),
         (["--actions", ","], "--actions names no action"),
         (["--characters", "stuot"], "unknown character 'stuot'. Did you mean 'stout'?"),
         (["--characters", "99"], "--characters must be from 1 to 6, as many as --bodies capsules has, got 99"),

@@ -14,8 +14,11 @@ import typer
 from retargetbench.benchmark.config import ExecutorName, RunConfig, parse_names
 from retargetbench.cli.listing import format_table
 from retargetbench.cli.run import parse_cluster, saying_that_it_continues
+from retargetbench.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from retargetbench.datasets.studio.build_pack import Outcome
 
 WORK_SUFFIX = ".work"
@@ -37,6 +40,10 @@ def build_studio(
     actions: Annotated[
         str, typer.Option(metavar="NAMES", help="Actions or families separated by commas, or all.")
     ] = "all",
+    motions: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Mixamo-named BVH files to take instead of actions; contacts are detected."),
+    ] = None,
     variants: Annotated[int, typer.Option(min=1, help="How many variants of each action.")] = 1,
     bodies: Annotated[
         str | None,
@@ -59,9 +66,10 @@ def build_studio(
 ) -> None:
     """Build the dataset studio, or a larger or smaller one like it.
 
-    Every action is solved on every body and measured; what passes the quality gates is in the pack, and quality.csv
-    says why the rest is not. The same command continues a build that was interrupted: what is finished lies in
-    DIR.work, which may be deleted after the last build. Exit code 1 means that something could not be made at all.
+    Every action, or every motion of a library, is solved on every body and measured. What passes the quality gates is
+    in the pack, and quality.csv says why the rest is not. The same command continues a build that was interrupted:
+    what is finished lies in DIR.work, which may be deleted after the last build. Exit code 1 means that something
+    could not be made at all.
     """
     from retargetbench.benchmark.progress import Progress
     from retargetbench.benchmark.run_folder import RunFolder
@@ -70,18 +78,30 @@ def build_studio(
     from retargetbench.datasets.studio.build_bodies import choose_bodies
     from retargetbench.datasets.studio.build_pack import outcome, pack_build
     from retargetbench.datasets.studio.dataset import StudioDataset
+    from retargetbench.datasets.studio.detection import performances_from_folder
+    from retargetbench.datasets.studio.fingers import shaped_body
     from retargetbench.datasets.studio.pack import check_place
-    from retargetbench.datasets.studio.takes import authored_takes, choose_actions
+    from retargetbench.datasets.studio.takes import ALL, authored_takes, choose_actions, stored_takes
 
-    chosen = choose_actions(parse_names(actions))
+    if motions is not None and (actions != ALL or variants != 1):
+        raise UsageError("--motions takes the place of --actions and --variants; leave these out")
+    chosen = choose_actions(parse_names(actions)) if motions is None else ()
     config = RunConfig(executor=executor, workers=workers, cluster=parse_cluster(cluster or []), seed=seed)
     check_place(output)
     source, cast = choose_bodies(bodies, characters=characters, reference=reference, seed=seed)
+    lost_files: Mapping[str, str] = {}
     plan = BuildPlan(output.with_name(output.name + WORK_SUFFIX), cast, reference)
     with saying_that_it_continues(), Progress() as progress:
         lost_bodies = build_bodies(plan, source, progress)
-        # Motions of a library go through `takes.stored_takes` here, where there is a reference body to put them on.
-        plan = replace(plan, takes=authored_takes(chosen, variants=variants, seed=seed))
+        if motions is None:
+            takes = authored_takes(chosen, variants=variants, seed=seed)
+        else:
+            body = shaped_body(plan.store.read_body(reference), "relaxed", "relaxed")
+            library = performances_from_folder(motions, body)
+            takes, lost_files = stored_takes(library.performances), library.failures
+            for file, reason in lost_files.items():
+                progress.note(f"left out: {file}: {reason}")
+        plan = replace(plan, takes=takes)
         with contextlib.closing(make_executor(config, RunFolder(plan.folder))) as doer:
             lost_takes = build_performances(plan, doer, progress)
             lost_clips = build_clips(plan, doer, progress, without=(*lost_bodies, *lost_takes))
@@ -105,7 +125,7 @@ def build_studio(
         typer.echo(f"left out: body {name}: {reason}", err=True)
     for reason, count in result.not_made.items():
         typer.echo(f"left out: {count} {'clip' if count == 1 else 'clips'}: {reason}", err=True)
-    if lost_bodies or result.not_made:
+    if lost_files or lost_bodies or result.not_made:
         raise typer.Exit(1)
 
 
