@@ -42,6 +42,8 @@ SLIDE = 0.03
 
 _PAIRS = 3  # nearest pairs of points whose velocities are compared
 _STILL = 0.02  # heights/s; skins that move less against each other are alike, whatever their directions
+_PATCH = 0.006  # heights by which points of the patch that touches may be farther than the nearest
+_MOUTH = 0.03  # heights across a mouth
 _FRAMES_AT_ONCE = 16
 _END_FRAMES = 5  # at begin and end, from which the first and the second place are found
 _SMOOTH = 2.0  # frames over which the way between places is blurred
@@ -132,9 +134,9 @@ def find_contacts(body: Character, rotations: torch.Tensor, positions: torch.Ten
     for moving, touched in _PAIRED:
         if moving not in skins or touched not in skins:
             continue
-        nearest = _nearest(skins[moving], skins[touched], NEAR_DISTANCE * body.height)
-        touching = nearest.distance[:, 0] < TOUCH_DISTANCE * body.height
-        near = nearest.distance[:, 0] < NEAR_DISTANCE * body.height
+        nearest = _nearest(skins[moving], skins[touched], body.height)
+        touching = nearest.distance < TOUCH_DISTANCE * body.height
+        near = nearest.distance < NEAR_DISTANCE * body.height
         holds = touching | (near & _alike(skins[moving], skins[touched], nearest, body.height))
         for start, stop in runs_of(_closed(holds)):
             if stop - start < SHORTEST_CONTACT:
@@ -149,20 +151,30 @@ def find_contacts(body: Character, rotations: torch.Tensor, positions: torch.Ten
 
 
 class _Posed(NamedTuple):
-    """Points (T, N, 3), unit normals (T, N, 3), velocities per second (T, N, 3), and the points' spacing, metres."""
+    """Points (T, N, 3), unit normals (T, N, 3), velocities per second (T, N, 3), the points' spacing, metres, and the
+    points in the T-pose."""
 
     points: torch.Tensor
     normals: torch.Tensor
     velocities: torch.Tensor
     spacing: float
+    samples: SurfaceSamples
 
 
 class _Nearest(NamedTuple):
-    """Of the nearest pairs of points in each frame: signed distance, metres, and both indices, (T, 3) each."""
+    """Where two parts are nearest in each frame.
+
+    Attributes:
+        distance: signed, (T,) metres.
+        moving, touched: indices of the nearest pairs of points, (T, 3) each.
+        own, other: middle of all points that are about as near, in the T-pose, and their mean normal, (T, 2, 3) each.
+    """
 
     distance: torch.Tensor
     moving: torch.Tensor
     touched: torch.Tensor
+    own: torch.Tensor
+    other: torch.Tensor
 
 
 @per_character
@@ -171,7 +183,18 @@ def _samples(body: Character, group: str) -> SurfaceSamples:
     joints = [canonical_index(name) for name in _GROUPS[group].joints]
     own = body.canonical_weights[:, joints].sum(-1)
     faces = (own[body.faces].amin(-1) > 0.5).nonzero()[:, 0]
-    return sample_surface(body, faces, _GROUPS[group].samples)
+    samples = sample_surface(body, faces, _GROUPS[group].samples)
+    return samples.take(~_inside_mouth(samples, body.height)) if group == "Head" else samples
+
+
+def _inside_mouth(samples: SurfaceSamples, height: float) -> torch.Tensor:
+    """Whether samples of a head look at others close before them, as those in a mouth do, (N,) bool."""
+    way = samples.positions[None] - samples.positions[:, None]
+    apart = way.norm(dim=-1).clamp_min(1e-9)
+    ahead = (way * samples.normals[:, None]).sum(-1) / apart
+    facing = samples.normals @ samples.normals.T
+    inside: torch.Tensor = ((apart < _MOUTH * height) & (ahead > 0.7) & (facing < -0.5)).any(-1)
+    return inside
 
 
 @per_character
@@ -196,15 +219,17 @@ def _posed(body: Character, group: str, transforms: torch.Tensor) -> _Posed:
     velocities = torch.gradient(points, dim=0)[0] * FPS if len(points) > 1 else torch.zeros_like(points)
     apart = torch.cdist(samples.positions, samples.positions)
     spacing = float(apart.fill_diagonal_(torch.inf).amin(-1).median())
-    return _Posed(points, normals, velocities, spacing)
+    return _Posed(points, normals, velocities, spacing, samples)
 
 
-def _nearest(moving: _Posed, touched: _Posed, reach: float) -> _Nearest:
-    """Find the nearest pairs; frames in which the parts are farther than ``reach`` from each other get infinity."""
+def _nearest(moving: _Posed, touched: _Posed, height: float) -> _Nearest:
+    """Find where two parts are nearest; frames in which they are far from each other get infinity."""
     frames = len(moving.points)
-    distance = moving.points.new_full((frames, _PAIRS), torch.inf)
+    distance = moving.points.new_full((frames,), torch.inf)
     indices = torch.zeros(2, frames, _PAIRS, dtype=torch.int64)
-    margin = reach + touched.spacing + moving.spacing
+    own, other = torch.zeros(2, frames, 2, 3, dtype=torch.float64)
+    mine_at_rest, theirs_at_rest = (torch.stack([x.positions, x.normals], 1) for x in (moving.samples, touched.samples))
+    margin = NEAR_DISTANCE * height + touched.spacing + moving.spacing
     apart = torch.maximum(
         moving.points.amin(1) - touched.points.amax(1), touched.points.amin(1) - moving.points.amax(1)
     ).amax(-1)
@@ -216,11 +241,16 @@ def _nearest(moving: _Posed, touched: _Posed, reach: float) -> _Nearest:
         aside = (straight.square() - along.square()).clamp_min(0).sqrt()
         # Beside the edge of a part a normal tells nothing; there, and far away, points are as far as they are.
         plain = aside > torch.maximum(0.5 * along.abs(), along.new_tensor(touched.spacing))
-        nearest, mine_index = torch.where(plain, straight, along).topk(_PAIRS, largest=False)
-        distance[part] = nearest
+        signed = torch.where(plain, straight, along)
+        nearest, mine_index = signed.topk(_PAIRS, largest=False)
+        distance[part] = nearest[:, 0]
         indices[0, part] = mine_index
         indices[1, part] = which.gather(1, mine_index)
-    return _Nearest(distance, indices[0], indices[1])
+        about = (signed < nearest[:, :1] + _PATCH * height).double()
+        about = (about / about.sum(-1, keepdim=True))[..., None, None]
+        own[part] = (about * mine_at_rest).sum(1)
+        other[part] = (about * theirs_at_rest[which]).sum(1)
+    return _Nearest(distance, indices[0], indices[1], own, other)
 
 
 def _alike(moving: _Posed, touched: _Posed, nearest: _Nearest, height: float) -> torch.Tensor:
@@ -251,15 +281,14 @@ def _named(
     run: tuple[int, int],
 ) -> Contact | None:
     """Name the places of a contact that holds in ``run``; ``frames`` are those in which it was seen."""
-    mine, theirs = _samples(body, moving), _samples(body, touched)
-    own = _nearest_place(body, moving, mine, nearest.moving[frames, 0])
-    seen = nearest.touched[frames, 0]
+    seen = nearest.other[frames]
     ends = min(_END_FRAMES, max(1, len(seen) // 3))
-    first = _nearest_place(body, touched, theirs, seen[:ends])
-    second = _nearest_place(body, touched, theirs, seen[-ends:])
+    own = _nearest_place(body, moving, nearest.own[frames])
+    first = _nearest_place(body, touched, seen[:ends])
+    second = _nearest_place(body, touched, seen[-ends:])
     if own is None or first is None or second is None:
         return None
-    points = blurred(theirs.positions[seen], _SMOOTH)
+    points = blurred(seen[:, 0], _SMOOTH)
     wander = float((points - points.quantile(0.5, dim=0)).norm(dim=-1).max())
     share = torch.zeros(length, dtype=torch.float64)
     active = torch.zeros(length, dtype=torch.bool)
@@ -275,18 +304,17 @@ def _named(
     return Contact(own, first, second, share, active, gap=0.0, slides=slides)
 
 
-def _nearest_place(body: Character, group: str, samples: SurfaceSamples, touched: torch.Tensor) -> str | None:
-    """Name of the place nearest to the middle of some samples in the T-pose; None if all are too far."""
+def _nearest_place(body: Character, group: str, patches: torch.Tensor) -> str | None:
+    """Name of the place nearest to the middle of patches, (N, 2, 3) points and normals; None if all are too far."""
     places = _group_places(body, group)
     if not places:
         return None
-    middle = samples.positions[touched].quantile(0.5, dim=0)
-    normal = samples.normals[touched].mean(0)
+    middle, normal = patches[:, 0].quantile(0.5, dim=0), patches[:, 1].mean(0)
     names = list(places)
     distance = torch.stack([(places[name].position - middle).norm() for name in names])
     facing = torch.stack([places[name].normal @ normal for name in names])
     # A hand is thin: the back of it is near to a point of the palm, and yet the other side.
-    if bool((facing > 0).any()):
+    if group.endswith("Hand") and bool((facing > 0).any()):
         distance = torch.where(facing > 0, distance, torch.inf)
     best = int(distance.argmin())
     return names[best] if float(distance[best]) <= FARTHEST_PLACE * body.height else None

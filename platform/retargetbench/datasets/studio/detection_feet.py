@@ -14,6 +14,7 @@ import roma
 import torch
 
 from retargetbench.datasets.studio.curves import min_jerk
+from retargetbench.datasets.studio.keys import KEY_STEP
 from retargetbench.datasets.studio.legs import LEG_JOINTS, foot_pivots
 from retargetbench.datasets.studio.performance import FootTrack
 from retargetbench.kinematics import hemisphere_continuous
@@ -34,8 +35,11 @@ MAJORITY = 5
 SHORTEST_STAND = 4
 """Frames; a foot that is planted for a shorter while is not."""
 
+HELD_BEYOND = 2
+"""Frames by which a foot is held longer than it is said to be planted, so that splines through keys lie flat there."""
+
 BLEND = 5
-"""Frames before and after a stand in which the foot goes over to what it does otherwise."""
+"""Frames before and after that in which the foot goes over to what it does otherwise."""
 
 _MOST_DRIFT = 0.02  # heights that a foot may go during one stand; one that goes farther shuffles
 _MOST_TURN = math.radians(20.0)
@@ -87,7 +91,7 @@ def foot_track(foot: FootShape, rotations: torch.Tensor, positions: torch.Tensor
         positions: of the joints, where the floor is as in the T-pose, (T, 22, 3) metres.
 
     Returns:
-        The track, float64, in heights of who moves. Farther than `BLEND` frames from a stand
+        The track, float64, in heights of who moves. Farther than `HELD_BEYOND` and `BLEND` frames from a stand
         `retargetbench.datasets.studio.legs.ankle_path` gives ankle and foot of the motion, unless they are below the
         floor. In a stand place, yaw and lift are constant, the foot does not stand on its edge, and the toes stay flat
         while the heel comes up.
@@ -152,7 +156,8 @@ def resting_frames(foot: FootShape, rotations: torch.Tensor, positions: torch.Te
 def steady_stands(resting: torch.Tensor, track: FootTrack) -> torch.Tensor:
     """Keep what is a stand of the resting frames: longer than a moment and without shuffling or turning, (T,) bool.
 
-    A longer way is cut into stands with a few frames between them.
+    A longer way is cut into stands with a few frames between them. Stands begin and end with key frames, since between
+    two keys of which one is in motion a foot moves; see `retargetbench.datasets.studio.keys`.
     """
     values = torch.cat([track.place / _MOST_DRIFT, track.yaw[:, None] / _MOST_TURN], -1)
     stands = torch.zeros_like(resting)
@@ -163,7 +168,8 @@ def steady_stands(resting: torch.Tensor, track: FootTrack) -> torch.Tensor:
             span = (part.cummax(0).values - part.cummin(0).values).amax(-1)
             length = int((span <= 1).sum())  # the span only grows
             if length >= SHORTEST_STAND:
-                stands[begin : begin + length] = True
+                first, last = (-(-begin // KEY_STEP) * KEY_STEP, (begin + length - 1) // KEY_STEP * KEY_STEP)
+                stands[first : last + 1] = True
                 begin += length + _SHUFFLE
             else:
                 begin += 1
@@ -191,12 +197,17 @@ def _hold(track: FootTrack) -> FootTrack:
         wanted[:, 4] = -pitch[start:stop].clamp(0, _MOST_TOES)
         held[start:stop] = wanted
         flat[start:stop] = 1.0
-        before = start - (stands[number - 1][1] if number > 0 else 0)
-        after = (stands[number + 1][0] if number + 1 < len(stands) else frames) - stop
-        for count, edge, step in ((min(BLEND, before), start, -1), (min(BLEND, after), stop - 1, 1)):
-            away = torch.arange(1, count + 1)
-            share = 1 - min_jerk(away / (count + 1.0)).double()
+        before = start - stands[number - 1][1] if number > 0 else 2 * start
+        after = stands[number + 1][0] - stop if number + 1 < len(stands) else 2 * (frames - stop)
+        for room, edge, step in ((before, start, -1), (after, stop - 1, 1)):
+            still = min(HELD_BEYOND, room // 3)
+            blend = min(BLEND, (start if step < 0 else frames - stop) - still, room - 2 * still)
+            away = torch.arange(1, still + blend + 1)
+            share = 1 - min_jerk(((away - still) / (blend + 1.0)).double())
             held[edge + step * away] += share[:, None] * (held[edge] - values[edge])
+            at_rest = away[:still]
+            held[edge + step * at_rest, :4] = held[edge, :4]
+            held[edge + step * at_rest, 4] = -pitch[edge + step * at_rest].clamp(0, _MOST_TOES)
             flat[edge + step * away] = torch.maximum(flat[edge + step * away], share)
     # Without its roll a planted foot has its sole on the floor and not an edge of it.
     pitched = _about(0, pitch)
