@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from retargetbench.datasets.studio.pack_manifest import Manifest
     from retargetbench.datasets.studio.pack_motions import MotionKeys
 
-COMPARED = ("contact_distance", "contact_gap", "penetration", "penetration_depth")
-"""Figures in which the ground truth is compared with plain copying."""
+COMPARED = ("contact_distance", "penetration", "penetration_depth")
+"""Figures in which the ground truth is compared with plain copying; gaps are blind to hands that go through others."""
 
 _OF_COPY = "copy_"
 _NOT_MADE = "not made: "

@@ -161,6 +161,7 @@ def _made_up(number: int, kind: Kind, values: dict[str, float]) -> BodyRecipe:
         changes = {name: round(most * thick, 2) for name, most in _BULK.items()}
         changes["stomach-pregnant-incr"] = round(0.8 * values["belly"], 2)
         scales = {
+            "Shoulder": (1.0, round(1 + 0.1 * thick, 2)),
             "Arm": (arm, round(0.95 + 0.45 * thick, 2)),
             "ForeArm": (arm, round(0.95 + 0.8 * thick, 2)),
             "Hand": (values["hand"], 1.0),
