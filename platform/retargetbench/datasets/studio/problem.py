@@ -55,7 +55,7 @@ class SolverSettings:
     """Steps of Levenberg and Marquardt's method, taken or refused."""
     enough: float = 0.003
     """Decrease, as a share of the whole, below which a clip is done."""
-    stay: float = 0.05
+    stay: float = 0.4
     """Staying with the reference, times the unknown's own weight. With much less of it second differences, which leave
     straight lines free, carry what a contact asks for on into frames far away from it."""
     smooth: float = 5.0
