@@ -20,7 +20,7 @@ from retargetbench.datasets.studio.gates import (
     FOOT_SPEED,
     LIMIT_SHARE,
     PENETRATION,
-    PENETRATION_DEPTH,
+    UNFOLDED_DEPTH,
     Quality,
     contact_shape,
     failed_gates,
@@ -255,8 +255,8 @@ def test_penetration_is_that_of_the_metrics(body):
     evaluation = Evaluation(Clip("test", body, motion), body, motion)
     expected = Penetration().evaluate(evaluation, frozenset({"penetration", "penetration_depth"}))
     assert quality.penetration == expected["penetration"].value > PENETRATION
-    assert quality.penetration_depth == expected["penetration_depth"].value > PENETRATION_DEPTH
-    assert {"penetration", "penetration_depth"} <= set(failed_gates(quality, body.height))
+    assert quality.penetration_depth == expected["penetration_depth"].value > UNFOLDED_DEPTH
+    assert {"penetration", "unfolded_depth"} <= set(failed_gates(quality, body.height))
 
 
 def test_acceleration_is_free_of_size_and_compared_with_the_reference(body):
@@ -294,7 +294,7 @@ def test_four_degrees_beyond_a_range_are_recorded_and_pass(body):
     [
         ("contact_gap", "contact_gap", CONTACT_GAP * 1.75),
         ("penetration", "penetration", PENETRATION),
-        ("penetration_depth", "penetration_depth", PENETRATION_DEPTH),
+        ("unfolded_depth", "unfolded_depth", UNFOLDED_DEPTH),
         ("foot_speed", "foot_speed", FOOT_SPEED),
         ("foot_drift", "foot_drift", FOOT_DRIFT),
         ("acceleration_ratio", "acceleration", ACCELERATION_RATIO),

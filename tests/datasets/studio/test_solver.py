@@ -200,7 +200,7 @@ def test_solving_brings_palms_to_the_belly_and_arms_out_of_the_body(body):
     assert copied.contact_gap > 0.03
     assert solved.contact_gap < 0.015 * body.height / 1.75
     assert solved.penetration <= 0.8
-    assert solved.penetration_depth < 0.015
+    assert solved.unfolded_depth < 0.015
     assert solved.foot_drift < 0.01
 
 

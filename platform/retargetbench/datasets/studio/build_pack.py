@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from retargetbench.datasets.studio.pack_manifest import Manifest
     from retargetbench.datasets.studio.pack_motions import MotionKeys
 
-COMPARED = ("contact_distance", "penetration", "penetration_depth")
+COMPARED = ("contact_distance", "penetration", "unfolded_depth")
 """Figures in which the ground truth is compared with plain copying; gaps are blind to hands that go through others."""
 
 _OF_COPY = "copy_"

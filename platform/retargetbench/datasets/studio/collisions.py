@@ -1,6 +1,8 @@
-"""Arms that should stay out of the body and out of each other: a penalty by the nearest sample of the skin.
+"""Arms that should stay out of the body and out of each other: how deep points are below the nearest sample of skin.
 
-Nearest samples are found now and then; in between the pairs that are close stay as they are, and only these are posed.
+Whether a point of an arm is in the body at all is decided by the exact winding number, since the nearest sample is
+wrong about it in folds such as the armpit. Nearest samples are found now and then; in between the pairs that are close
+stay as they are, and only these are posed.
 """
 
 from __future__ import annotations
@@ -15,12 +17,15 @@ from scipy.spatial import cKDTree
 from retargetbench.caching import per_character
 from retargetbench.datasets.studio.residuals import Rows, join_rows, row_gradient
 from retargetbench.datasets.studio.surface_samples import SurfaceSamples, pose_rows, sample_surface
+from retargetbench.mesh.winding import winding_number
 from retargetbench.metrics.obstacles import LIMBS, body_model
 from retargetbench.sensors import extract_sensors
 from retargetbench.skeleton import canonical_index
 
 if TYPE_CHECKING:
     from retargetbench.character import Character
+    from retargetbench.kinematics import Skinner
+    from retargetbench.metrics.obstacles import Obstacle
 
 _BODY_SAMPLES = 2200
 _ARM_SAMPLES = 90
@@ -33,10 +38,10 @@ _SLACK = 0.012
 """Pairs that are up to this far apart, in heights beyond the margin, are watched between two searches."""
 _DEEPEST = 0.16
 """Heights; a sample that seems farther inside is in front of another part of the body."""
-_ASIDE = 0.028
+_ASIDE = 0.02
 """Heights by which the nearest sample may be off the line of its normal; beyond it says nothing of in or out."""
 
-_FOLDED, _FREE, _LEAST = 1.0, 3.0, 0.06
+_FOLDED, _FREE, _LEAST = 2.0, 3.5, 0.01
 """Arm radii from the body at rest up to which a point of an arm counts least and from which it counts in full, and how
 much the least is."""
 _ARM_MARGIN = -1.0
@@ -74,11 +79,17 @@ class CollisionModel:
     """Samples of one body, prepared once.
 
     Attributes:
-        limbs: rows of each limb that must stay outside.
+        limbs: rows of each limb that must stay outside; the first are both arms against the body without arms.
+        mesh: poses the vertices of the body, and what closes it.
+        obstacle: the body without arms, closed.
+        rest: joints in the T-pose, (22, 3) metres.
         height: of the body, metres.
     """
 
     limbs: tuple[_Limb, ...]
+    mesh: Skinner
+    obstacle: Obstacle
+    rest: torch.Tensor
     height: float
 
 
@@ -94,7 +105,8 @@ def collision_model(body: Character, *, legs: bool = False) -> CollisionModel:
         body: with its 22 joints.
         legs: also keep each shank and foot out of the other leg.
     """
-    obstacle = body_model(body, "arms").obstacles[0]
+    arms_model = body_model(body, "arms")
+    obstacle = arms_model.obstacles[0]
     counts = torch.zeros(body.vertex_count, dtype=torch.bool)
     counts[obstacle.limb_vertices[obstacle.can_count]] = True
     part = body.dominant_joint[body.faces]
@@ -105,7 +117,7 @@ def collision_model(body: Character, *, legs: bool = False) -> CollisionModel:
     def of(names: tuple[str, ...], count: int, *, counting: bool = False) -> SurfaceSamples:
         chosen = torch.isin(part, torch.tensor([canonical_index(name) for name in names])).all(-1)
         if counting:
-            chosen &= counts[body.faces].all(-1)
+            chosen &= counts[body.faces].any(-1)
         return sample_surface(body, chosen.nonzero()[:, 0], count)
 
     arms, moving = [], []
@@ -125,7 +137,8 @@ def collision_model(body: Character, *, legs: bool = False) -> CollisionModel:
             )
             for side, other in (("Left", "Right"), ("Right", "Left"))
         ]
-    return CollisionModel(tuple(limbs), body.height)
+    rest = body.skeleton.to_canonical().rest_positions.float()
+    return CollisionModel(tuple(limbs), arms_model.skinner, obstacle, rest, body.height)
 
 
 def _limb(points: SurfaceSamples, around: SurfaceSamples, margin: float = 1.0, aside: float = _ASIDE) -> _Limb:
@@ -137,10 +150,9 @@ def _limb(points: SurfaceSamples, around: SurfaceSamples, margin: float = 1.0, a
 def _away_at_rest(body: Character, points: SurfaceSamples, around: SurfaceSamples) -> torch.Tensor:
     """How much points of arms count, (N,): less the closer they are to the body at rest.
 
-    The skin of an armpit folds whenever an arm hangs, and arms should not be spread for that.
+    The skin of an armpit folds whenever an arm hangs, and arms should not be spread far for that.
     """
-    radius = extract_sensors(body).arm_radius
-    apart = torch.cdist(points.positions, around.positions).amin(-1) / radius
+    apart = torch.cdist(points.positions, around.positions).amin(-1) / extract_sensors(body).arm_radius
     return ((apart - _FOLDED) / (_FREE - _FOLDED)).clamp(_LEAST, 1.0).float()
 
 
@@ -161,7 +173,7 @@ class Collisions:
         """Find the close pairs in a pose, transforms (T, 22, 3, 4)."""
         height = self._model.height
         self._pairs = []
-        for limb in self._model.limbs:
+        for number, limb in enumerate(self._model.limbs):
             points, around = pose_rows(limb.points, transforms), pose_rows(limb.around, transforms)
             nearest = _nearest(points, around, (_DEEPEST + _ASIDE) * height)
             frame = torch.arange(len(points))[:, None].expand_as(nearest)
@@ -171,9 +183,19 @@ class Collisions:
             aside = (apart - depth[..., None] * normals).norm(dim=-1)
             close = (depth < (limb.margin * self._margin + _SLACK) * height) & (depth > -_DEEPEST * height)
             close &= aside < limb.aside * height  # also drops points that have nothing near
+            if number == 0:
+                close &= (depth > 0) | self._find_inside(transforms, points)
             frames, point = close.nonzero(as_tuple=True)
             used, sample = torch.unique(nearest[frames, point], return_inverse=True)
             self._pairs.append(_Pairs(frames, point, sample, used))
+
+    def _find_inside(self, transforms: torch.Tensor, points: torch.Tensor) -> torch.Tensor:
+        """Whether points (T, N, 3) are inside the body without arms, by the exact winding number, (T, N) bool."""
+        model = self._model
+        rotations = transforms[..., :3]
+        positions = transforms[..., 3] + (rotations @ model.rest[:, :, None])[..., 0]
+        mesh = model.mesh.pose(rotations, positions).index_select(1, model.obstacle.points)
+        return winding_number(mesh, model.obstacle.surface.faces, points.contiguous()) > 0
 
     def depths(self, transforms: torch.Tensor) -> Rows:
         """Depth below the margin of all points that are deeper, as rows of residuals; see `Rows`."""

@@ -20,9 +20,10 @@ from retargetbench.errors import CharacterError, DatasetError
 from retargetbench.kinematics import Skinner, forward_kinematics
 from retargetbench.mesh.distance import point_triangle_distance
 from retargetbench.metrics.obstacles import body_model
-from retargetbench.metrics.penetration import measure_intrusion, percent_inside
+from retargetbench.metrics.penetration import percent_inside
 from retargetbench.metrics.smoothness import acceleration
 from retargetbench.sensor_names import BONES
+from retargetbench.sensors import extract_sensors
 from retargetbench.skeleton import canonical_index
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from retargetbench.motion import Motion
 
 Gate = Literal[
-    "contact_gap", "penetration", "penetration_depth", "foot_speed", "foot_drift", "acceleration", "joint_limits"
+    "contact_gap", "penetration", "unfolded_depth", "foot_speed", "foot_drift", "acceleration", "joint_limits"
 ]
 """Names of the gates."""
 
@@ -41,9 +42,15 @@ CONTACT_GAP = 0.015 / 1.75
 PENETRATION = 0.8
 """Largest `penetration`, percent. The sources of ScanRet, which animators checked, have 1.37 %."""
 
-PENETRATION_DEPTH = 0.015
-"""Largest depth of a vertex, metres."""
+UNFOLDED_DEPTH = 0.015
+"""Largest depth of a vertex outside the folds of armpits, metres."""
 
+FOLD_RADII = 3.0
+"""Arm radii from the body at rest within which skin of an arm is in the fold of its armpit.
+
+Linear blend skinning folds it up to 6 cm into the trunk of a heavy body whose arms hang as anyone's do; to have it out,
+the arm would have to be held level. It counts in `penetration` all the same.
+"""
 FOOT_SPEED = 0.03
 """Largest mean speed of a planted foot over the floor, m/s."""
 
@@ -91,7 +98,8 @@ class Quality:
         contact_distance: mean over the same of the distance between the two named places, metres. Where a contact
             slides it is that to the nearest point of the way. Even a perfect contact of a large hand is not 0.
         penetration: the metric ``penetration``, percent.
-        penetration_depth: the metric ``penetration_depth``, metres.
+        penetration_depth: the metric ``penetration_depth``, metres; no gate.
+        unfolded_depth: the same over skin that is more than `FOLD_RADII` from the body at rest, metres.
         foot_speed: of the planted interval where it is largest, mean speed of the resting part of the foot over the
             floor, m/s; None where no foot is planted for two frames.
         foot_drift: largest way that the resting part of a foot has gone over the floor since it was planted, metres.
@@ -106,6 +114,7 @@ class Quality:
     contact_distance: float | None
     penetration: float | None
     penetration_depth: float | None
+    unfolded_depth: float | None
     foot_speed: float | None
     foot_drift: float | None
     foot_height: float | None
@@ -129,7 +138,7 @@ def failed_gates(quality: Quality, height: float) -> tuple[Gate, ...]:
     figures: dict[Gate, tuple[float | None, float]] = {
         "contact_gap": (quality.contact_gap, CONTACT_GAP * height),
         "penetration": (quality.penetration, PENETRATION),
-        "penetration_depth": (quality.penetration_depth, PENETRATION_DEPTH),
+        "unfolded_depth": (quality.unfolded_depth, UNFOLDED_DEPTH),
         "foot_speed": (quality.foot_speed, FOOT_SPEED),
         "foot_drift": (quality.foot_drift, FOOT_DRIFT),
         "acceleration": (quality.acceleration_ratio, ACCELERATION_RATIO),
@@ -165,7 +174,7 @@ def measure_quality(body: Character, motion: Motion, performance: Performance, r
         )
     rotations, positions = forward_kinematics(body.skeleton, motion.root_translation, motion.local_rotations)
     gap, distance = _contacts(body, performance, rotations, positions)
-    penetration, depth = _penetration(body, rotations, positions)
+    penetration, depth, unfolded = _penetration(body, rotations, positions)
     speed, drift, off_floor = _feet(body, performance, rotations, positions)
     jitter = _number(acceleration(positions, motion.fps).double().nanmean() / body.height)
     ratio = _ratio(jitter, jitter if reference is None else reference.acceleration)
@@ -175,6 +184,7 @@ def measure_quality(body: Character, motion: Motion, performance: Performance, r
         contact_distance=distance,
         penetration=penetration,
         penetration_depth=depth,
+        unfolded_depth=unfolded,
         foot_speed=speed,
         foot_drift=drift,
         foot_height=off_floor,
@@ -205,14 +215,28 @@ def _contacts(
 
 def _penetration(
     body: Character, rotations: torch.Tensor, positions: torch.Tensor
-) -> tuple[float | None, float | None]:
-    """Measure `penetration` and `penetration_depth` as the metrics do."""
+) -> tuple[float | None, float | None, float | None]:
+    """Measure `penetration` and `penetration_depth` as the metrics do, and the depth outside the folds of armpits."""
     model = body_model(body, "arms")
     if model.is_empty:
-        return None, None
-    (found,) = measure_intrusion(model, rotations, positions, depth=True)
-    depth = positions.new_zeros(1) if found.depth is None else found.depth
-    return float(percent_inside(found.inside).double().mean()), float(depth.max())
+        return None, None, None
+    (obstacle,) = model.obstacles
+    unfolded = _outside_folds(body)
+    shares, depth, unfolded_depth = [], 0.0, 0.0
+    for posed in model.pose_in_chunks(rotations, positions):
+        inside = obstacle.find_inside(posed)
+        shares.append(percent_inside(inside).double())
+        depth = max(depth, float(obstacle.measure_depth(posed, inside).max()))
+        unfolded_depth = max(unfolded_depth, float(obstacle.measure_depth(posed, inside & unfolded).max()))
+    return float(torch.cat(shares).mean()), depth, unfolded_depth
+
+
+@per_character
+def _outside_folds(body: Character) -> torch.Tensor:
+    """Whether each limb vertex is so far from the body at rest that no armpit folds it, (N,) bool."""
+    (obstacle,) = body_model(body, "arms").obstacles
+    apart, _ = cKDTree(obstacle.rest.numpy()).query(body.rest_vertices[obstacle.limb_vertices].numpy())
+    return torch.from_numpy(apart) > FOLD_RADII * extract_sensors(body).arm_radius
 
 
 @dataclass(frozen=True, eq=False)

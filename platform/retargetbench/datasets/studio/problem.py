@@ -34,7 +34,7 @@ _TRUNK_WEIGHTS = {
 TRUNK_JOINTS: tuple[int, ...] = tuple(canonical_index(name) for name in _TRUNK_WEIGHTS)
 """Joints whose rotations are solved for; arms are solved for by wrist, hand and elbow."""
 
-_ARM_WEIGHTS = (0.5, 0.5, 0.5, 0.4, 0.4, 0.4, 0.25)
+_ARM_WEIGHTS = (0.4, 0.4, 0.4, 0.4, 0.4, 0.4, 1.0)
 """How much wrist, hand and elbow should stay as they are, see `ARM_UNKNOWNS`."""
 
 _LEG_UNKNOWNS = 9
