@@ -9,6 +9,7 @@ forward]``: outward is away from the median plane, so that left and right read a
 
 from __future__ import annotations
 
+from collections.abc import Sequence  # noqa: TC003 - pydantic reads annotations at run time
 from importlib.resources import files
 from typing import Annotated, Any, Literal, Self, get_args
 
@@ -73,11 +74,11 @@ class HandKey(_Strict):
     """Wrist from the shoulder joint, in lengths of the stretched arm; 1 is all of it."""
     touch: Place | None = None
     """What the hand touches."""
-    with_: str = Field("palm", alias="with")
+    with_: str = Field(default="palm", alias="with")
     """Place of this hand or arm that touches, without its side: ``palm``, ``fingertips``, ``forearm_inner`` …"""
-    gap: float = Field(0.0, ge=0)
+    gap: float = Field(default=0.0, ge=0)
     """Distance to what is touched; above 0 the key is an approach and no contact."""
-    frame: Literal["chest", "hips", "world"] = Field("chest", alias="in")
+    frame: Literal["chest", "hips", "world"] = Field(default="chest", alias="in")
     """What ``reach`` and all directions turn with; the shoulder joint is its origin in any case."""
     palm: Vector | None = None
     """Where the palm looks; by default as the forearm brings it. In a touch the surface decides."""
@@ -108,7 +109,7 @@ class FootKey(_Strict):
     """Outward from its place at rest, heights."""
     forward: float = 0.0
     """Forward from its place at rest, heights."""
-    lift: float = Field(0.0, ge=0)
+    lift: float = Field(default=0.0, ge=0)
     """Height of the sole above the floor, heights. A swing between two places on the floor is lifted by itself."""
     yaw: float = 0.0
     """Toes turned outward."""
@@ -120,7 +121,7 @@ class FootKey(_Strict):
     """Where the knee points; by default forward along the foot."""
     touch: Place | None = None
     """What the foot or shank touches."""
-    with_: str = Field("heel", alias="with")
+    with_: str = Field(default="heel", alias="with")
     """Place of this leg that touches, without its side."""
     through: bool = False
     """Whether the foot passes without stopping."""
@@ -139,15 +140,15 @@ class Gait(_Strict):
     kind: Literal["walk", "run", "sidestep", "turn", "march"]
     step: float = 0.38
     """Length of a step, heights; backwards if negative (``sidestep``: to the left)."""
-    cadence: float = Field(1.8, gt=0)
+    cadence: float = Field(default=1.8, gt=0)
     """Steps a second."""
-    steps: int = Field(4, ge=1)
+    steps: int = Field(default=4, ge=1)
     first: Side = "right"
-    start: float = Field(0.0, ge=0)
+    start: float = Field(default=0.0, ge=0)
     """Second of the first step."""
     turn: float = 0.0
     """Turned to the left over all steps, degrees."""
-    lift: float = Field(0.05, ge=0)
+    lift: float = Field(default=0.05, ge=0)
     """Height of the swinging foot."""
     arm_swing: float = 25.0
     """Swing of the hanging arms to either side, degrees; 0 leaves the hands to their keys."""
@@ -161,7 +162,7 @@ class Touch(_Strict):
     place: Place
     """Of the arm or leg that comes."""
     on: Place
-    gap: float = Field(0.0, ge=0)
+    gap: float = Field(default=0.0, ge=0)
     slide: bool = True
     """Whether the place on the body may wander."""
 
@@ -215,10 +216,14 @@ class Action(_Strict):
     """Whether the body sits on the floor; the seat then decides how high it is."""
     vary: Vary = Vary()
 
+    def _tracks(self) -> list[Sequence[HandKey | FootKey | tuple[float, float]]]:
+        """Keys of hands, feet and channels."""
+        return [self.left, self.right, self.left_foot, self.right_foot, *self.trunk.values()]
+
     @model_validator(mode="after")
     def _keys_in_order(self) -> Self:
-        for track in (self.left, self.right, self.left_foot, self.right_foot, *self.trunk.values()):
-            times = [key[0] if isinstance(key, tuple) else key.at for key in track]
+        for track in self._tracks():
+            times = [key.at if isinstance(key, HandKey | FootKey) else key[0] for key in track]
             if not times or times != sorted(set(times)) or times[-1] > self.seconds:
                 raise ValueError(f"keys must rise in time and end by {self.seconds} s, not {times}")
         for touch in self.contacts:

@@ -169,17 +169,17 @@ class Problem:
         turned = [
             roma.quat_product(
                 self._copied[:, joints].expand(*unknowns.shape[:-1], -1, -1),
-                roma.rotvec_to_unitquat(trunk.unflatten(-1, (7, 3))),
+                roma.rotvec_to_unitquat(trunk.reshape(*trunk.shape[:-1], 7, 3)),
             )
         ]
         for side, arm in enumerate(self._arms):
             clavicle, *others = ARM_JOINTS[side]
             local = roma.unitquat_to_rotmat(turned[0][..., joints.index(clavicle), :])
-            posed = arm.pose(local, arms.unflatten(-1, (2, ARM_UNKNOWNS))[..., side, :], self._body.height)
+            posed = arm.pose(local, arms[..., side * ARM_UNKNOWNS : (side + 1) * ARM_UNKNOWNS], self._body.height)
             turned.append(roma.rotmat_to_unitquat(torch.stack(posed, -3)))
             joints += others
         for side in range(2 if self._has_legs else 0):
-            posed = self._leg(side, legs.unflatten(-1, (2, 3, 3))[..., side, :, :])
+            posed = self._leg(side, legs.reshape(*legs.shape[:-1], 2, 3, 3)[..., side, :, :])
             turned.append(roma.rotmat_to_unitquat(torch.stack(posed, -3)))
             joints += LEG_JOINTS[side][:3]
         rotations = self._copied.expand(*unknowns.shape[:-1], -1, -1).clone()

@@ -63,7 +63,7 @@ def solve_performances(
     """
     settings = settings or SolverSettings()
     problem = Problem(body, performances, settings)
-    unknowns = problem.start([solution.unknowns for solution in starts] if starts else None)
+    unknowns = problem.start([s.unknowns for s in starts if s.unknowns is not None] if starts else None)
     unknowns = minimise(problem, unknowns, settings)
     rotations = problem.rotations(unknowns)
     return [
