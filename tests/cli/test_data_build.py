@@ -54,7 +54,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def measure(body, motion, performance, reference):
         inside = 3.0 if (body.name, performance.name) == ("stout", "squat") else 0.25
-        return Quality(None, None, inside, 0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 0.0, 0.0)
+        return Quality(None, None, inside, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 0.0, 0.0)
 
     monkeypatch.setattr(build_work, "solve_verified", solve)
     monkeypatch.setattr(build_work, "measure_quality", measure)

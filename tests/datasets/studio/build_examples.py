@@ -67,7 +67,7 @@ def solve_by_copying(monkeypatch, before=lambda body, performance: None):
 
     def measure(body, motion, performance, reference):
         mean = float(motion.root_translation.mean())
-        return Quality(None, None, 0.0, mean / 1e3, 0.0, 0.0, 0.0, 1.0, 1.0, 0.0, 0.0)
+        return Quality(None, None, 0.0, mean / 1e3, mean / 1e3, 0.0, 0.0, 0.0, 1.0, 1.0, 0.0, 0.0)
 
     def solve(body, performances, references, rounds=()):
         (performance,) = performances

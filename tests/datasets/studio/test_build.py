@@ -81,6 +81,7 @@ def built(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         asked = solve_by_copying(patch)
         stages, lost = run(plan_at(folder / "work"), folder / "pack")
+    assert lost == ({}, {}, {}), lost
     assert stages == {"bodies": [3, 3], "actions": [2, 2], "clips": [6, 6]}
     assert lost == ({}, {}, {})
     # Two performances on the reference body, and clips of the two other bodies.

@@ -77,7 +77,7 @@ def performance(*contacts, planted=None):
     return Performance("test", "free", FPS, rotations, torch.zeros(FRAMES, 3), feet, contacts, hands)
 
 
-PERFECT = Quality(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 0.0, 0.0)
+PERFECT = Quality(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 0.0, 0.0)
 
 
 def test_the_still_t_pose_passes_all_gates(body):
