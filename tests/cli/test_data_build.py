@@ -45,16 +45,15 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """
     asked: list[str] = []
 
-    def solve(body, performances, references, rounds=()):
-        (performance,) = performances
+    def solve(body, performance, copied, settings=None):
         asked.append(body.name)
         if body.name == "slim" and performance.name == "squat":
             raise ValueError("no squat")
-        return [Verified(copy_performance(body, performance), measure(body, None, performance, None), (), 1)]
+        return Verified(copy_performance(body, performance), measure(body, None, performance, None), (), 1)
 
     def measure(body, motion, performance, reference):
         inside = 3.0 if (body.name, performance.name) == ("stout", "squat") else 0.25
-        return Quality(None, None, inside, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 0.0, 0.0)
+        return Quality(None, None, None, inside, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 0.0, 0.0)
 
     monkeypatch.setattr(build_work, "solve_verified", solve)
     monkeypatch.setattr(build_work, "measure_quality", measure)

@@ -67,14 +67,13 @@ def solve_by_copying(monkeypatch, before=lambda body, performance: None):
 
     def measure(body, motion, performance, reference):
         mean = float(motion.root_translation.mean())
-        return Quality(None, None, 0.0, mean / 1e3, mean / 1e3, 0.0, 0.0, 0.0, 1.0, 1.0, 0.0, 0.0)
+        return Quality(None, None, None, 0.0, mean / 1e3, mean / 1e3, 0.0, 0.0, 0.0, 1.0, 1.0, 0.0, 0.0)
 
-    def solve(body, performances, references, rounds=()):
-        (performance,) = performances
+    def solve(body, performance, copied, settings=None):
         asked.append((body.name, performance.name))
         before(body, performance)
         solution = copy_performance(body, performance)
-        return [Verified(solution, measure(body, solution.motion, performance, None), (), 1)]
+        return Verified(solution, measure(body, solution.motion, performance, None), (), 1)
 
     monkeypatch.setattr(build_work, "solve_verified", solve)
     monkeypatch.setattr(build_work, "measure_quality", measure)
@@ -86,7 +85,7 @@ def solve_shortly(monkeypatch):
     monkeypatch.setattr(
         build_work,
         "solve_verified",
-        lambda body, performances, references, rounds=(): solve_verified(
-            body, performances, references, (SolverSettings(steps=2),)
+        lambda body, performance, copied, settings=None: solve_verified(
+            body, performance, copied, SolverSettings(steps=2)
         ),
     )

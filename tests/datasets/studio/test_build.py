@@ -170,12 +170,12 @@ def test_what_is_recorded_is_what_a_reader_of_the_pack_measures(tmp_path, monkey
     dataset = StudioDataset(tmp_path / "pack")
     (row,) = dataset.quality()
     (take,) = plan.takes
-    performance, reference = plan.store.read_performance(take.name)
+    performance, _ = plan.store.read_performance(take.name)
     body = shaped_body(dataset.character("slim"), performance.hands["left"], performance.hands["right"])
     keys, record = plan.store.read_clip("slim", take.name)
     fingers = torch.tensor([0.0, 0.0, 0.0, 1.0]).repeat(22, 1)
     motion = full_motion(rounded_keys(keys), body.skeleton, fingers)
-    measured = measure_quality(body, motion, performance, Quality(**reference))
+    measured = measure_quality(body, motion, performance, Quality(**record["copy"]))
     assert record["failed"] == list(failed_gates(measured, body.height))
     assert row["left_out"] == ", ".join(record["failed"])
     for name, value in measured.to_row().items():

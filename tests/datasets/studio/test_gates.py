@@ -13,6 +13,7 @@ import torch
 
 from retargetbench.clip import Clip
 from retargetbench.datasets.opening import open_dataset
+from retargetbench.datasets.studio.contact_shape import contact_shape
 from retargetbench.datasets.studio.gates import (
     ACCELERATION_RATIO,
     CONTACT_GAP,
@@ -22,7 +23,6 @@ from retargetbench.datasets.studio.gates import (
     PENETRATION,
     UNFOLDED_DEPTH,
     Quality,
-    contact_shape,
     failed_gates,
     measure_quality,
     resting_slip,
@@ -77,7 +77,7 @@ def performance(*contacts, planted=None):
     return Performance("test", "free", FPS, rotations, torch.zeros(FRAMES, 3), feet, contacts, hands)
 
 
-PERFECT = Quality(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 0.0, 0.0)
+PERFECT = Quality(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 0.0, 0.0)
 
 
 def test_the_still_t_pose_passes_all_gates(body):
@@ -225,6 +225,30 @@ def test_a_hand_two_centimetres_from_the_belly_has_a_gap_of_two_centimetres(body
         assert float(shape.gap(posed)) == pytest.approx(slow, abs=1e-6)
         # A round palm comes nearer than its middle only where the belly is rounder than flat.
         assert slow == pytest.approx(wanted, abs=0.005)
+
+
+@pytest.mark.parametrize("off", [-0.03, -0.01, 0.01])
+def test_a_hand_in_the_belly_is_as_deep_as_its_deepest_point(body, off):
+    shape = contact_shape(body, "left_palm", "belly", "belly")
+    moving, touched = rest_patches(body, shape)
+    palm, belly = find_place(body, "left_palm"), find_place(body, "belly")
+    rotation = roma.special_procrustes(-belly.normal[:, None] @ palm.normal[None] + 1e-9 * torch.eye(3).double())
+    placed = (moving - palm.position) @ rotation.T + belly.position + off * belly.normal
+    mesh = touched[0, shape.way_count :].numpy()
+    faces = (shape.touched_faces - shape.way_count).numpy()
+    signed = igl.signed_distance(placed[0].numpy(), mesh, faces, sign_type=igl.SIGNED_DISTANCE_TYPE_PSEUDONORMAL)[0]
+    expected = max(0.0, -signed.min())
+    assert (expected > 0) == (off < 0)
+    assert float(shape.depth(torch.cat([placed, touched], 1))) == pytest.approx(expected, abs=1e-6)
+
+
+def test_contact_errors_are_of_the_signed_distance(body):
+    """Copied to the body as it stands, the same hand is as far from the belly however near it should be."""
+    errors = []
+    for gap in (0.0, 0.01):
+        wanted = performance(contact("left_palm", "belly", gap=gap))
+        errors.append(measure_quality(body, motion_of(body), wanted, None).contact_error)
+    assert errors[0] - errors[1] == pytest.approx(0.01 * body.height, abs=1e-5)
 
 
 def test_patches_belong_to_the_limbs_of_their_places(body):

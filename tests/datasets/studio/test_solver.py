@@ -22,7 +22,7 @@ from retargetbench.datasets.studio.problem import Linearised, Problem, SolverSet
 from retargetbench.datasets.studio.residuals import Rows, normal_equations
 from retargetbench.datasets.studio.solver import solve_performances
 from retargetbench.datasets.studio.surface_samples import joint_transforms
-from retargetbench.datasets.studio.verified import solve_verified
+from retargetbench.datasets.studio.verified import repaired, solve_verified
 from retargetbench.kinematics import forward_kinematics
 
 
@@ -222,7 +222,7 @@ def test_a_clip_comes_out_the_same_alone_and_among_others(body):
     clips = [performance(), performance(hang=75.0, flex=30.0, touching=False)]
     alone = solve_performances(body, clips[:1], SolverSettings(steps=6))[0]
     among = solve_performances(body, clips, SolverSettings(steps=6))[0]
-    assert float((alone.rotations - among.rotations).abs().max()) < 2e-3
+    assert float((alone.rotations - among.rotations).abs().max()) < 1e-2  # the last bits choose samples
 
 
 def test_mirrored_clips_have_mirrored_solutions(body):
@@ -259,23 +259,49 @@ def test_legs_that_touch_leave_their_track_only_while_they_are_not_planted(body)
     assert bool(moved_frames[~planted[::2]].any())
 
 
-def test_further_tries_are_made_only_for_clips_that_fail(body, monkeypatch):
-    counts = []
+@pytest.mark.parametrize(
+    ("failures", "tries", "kept"),
+    [
+        ([()], 1, 1),
+        ([("penetration",), ()], 2, 2),
+        ([("foot_speed",)], 1, 1),
+        ([("penetration", "contact_gap"), ("penetration",), ("contact_gap",), ("contact_gap",)], 4, 2),
+    ],
+    ids=["passes", "is repaired", "has feet that nothing repairs", "never passes"],
+)
+def test_a_clip_is_tried_again_while_that_can_repair_it_and_the_best_try_is_kept(
+    body, monkeypatch, failures, tries, kept
+):
+    asked = []
 
     def fake_solve(body, clips, settings, *, starts=None):
-        counts.append(len(clips))
-        return [SimpleNamespace(float_motion=k) for k in range(len(clips))]
+        asked.append((settings, starts))
+        return [SimpleNamespace(float_motion=len(asked) - 1)]
 
     monkeypatch.setattr("retargetbench.datasets.studio.verified.solve_performances", fake_solve)
-    monkeypatch.setattr("retargetbench.datasets.studio.verified.measure_quality", lambda body, motion, clip, ref: clip)
+    monkeypatch.setattr(
+        "retargetbench.datasets.studio.verified.measure_quality", lambda body, motion, clip, copied: failures[motion]
+    )
     monkeypatch.setattr("retargetbench.datasets.studio.verified.failed_gates", lambda quality, height: quality)
-    found = solve_verified(body, [(), ("penetration",), ()], [None] * 3)
-    assert counts == [3, 1, 1]
-    assert [clip.failed for clip in found] == [(), ("penetration",), ()]
+    found = solve_verified(body, performance(), None)
+    assert len(asked) == tries
+    assert (found.tries, found.failed) == (kept, failures[kept - 1])
+    assert asked[0][1] is None
+    assert all(starts is not None for _, starts in asked[1:])
+
+
+def test_what_failed_weighs_more_in_the_next_try():
+    first = SolverSettings()
+    assert repaired(first, ["contact_gap"]).touch > first.touch
+    assert repaired(first, ["contact_gap"]).outside == first.outside
+    deeper = repaired(first, ["penetration", "unfolded_depth"])
+    assert deeper.outside > first.outside
+    assert deeper.margin > first.margin
+    assert repaired(first, ["foot_drift"]) == replace(first, steps=deeper.steps)
 
 
 def test_a_solved_clip_passes_the_gates_of_the_body(body):
-    (found,) = solve_verified(body, [performance()], [None])
+    found = solve_verified(body, performance(), None)
     assert found.failed == failed_gates(found.quality, body.height)
     assert "contact_gap" not in found.failed
     assert "penetration" not in found.failed

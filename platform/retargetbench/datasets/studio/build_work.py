@@ -14,7 +14,7 @@ from retargetbench.datasets.studio.fingers import shaped_body
 from retargetbench.datasets.studio.gates import Quality, failed_gates, measure_quality
 from retargetbench.datasets.studio.keys import KEY_STEP, interpolate_keys
 from retargetbench.datasets.studio.pack_motions import FPS, MotionKeys, rounded_keys
-from retargetbench.datasets.studio.verified import REFERENCE_ROUNDS, solve_verified
+from retargetbench.datasets.studio.verified import REFERENCE_SETTINGS, solve_verified
 from retargetbench.discovery import one_line
 from retargetbench.motion import Motion
 
@@ -60,7 +60,7 @@ def make_performance(job: PerformanceJob) -> None:
         character = _body(job.store, job.reference)
         draft = job.take.origin.draft(lambda left, right: shaped_body(character, left, right))
         body = shaped_body(character, draft.hands["left"], draft.hands["right"])
-        (verified,) = solve_verified(body, [draft], [None], REFERENCE_ROUNDS)
+        verified = solve_verified(body, draft, None, REFERENCE_SETTINGS)
         keys = rounded_keys(MotionKeys(verified.solution.rotations, verified.solution.root))
         quality = measure_quality(body, _motion(keys), draft, None)
         rotations, root = interpolate_keys(keys.rotations, keys.root)
@@ -86,17 +86,16 @@ def make_clips(job: ClipJob) -> None:
 def _make_clip(job: ClipJob, take: str) -> tuple[MotionKeys, dict[str, Any]]:
     """Make a clip and the record of it."""
     performance, row = job.store.read_performance(take)
-    reference = Quality(**row)
     body = shaped_body(_body(job.store, job.character), performance.hands["left"], performance.hands["right"])
     copied = _copied_keys(body, performance)
     if job.is_reference:  # it keeps what was solved on it
         keys, tries = rounded_keys(copied), 0
-        quality = of_copy = reference
+        quality = of_copy = Quality(**row)
     else:
-        (verified,) = solve_verified(body, [performance], [reference])
+        of_copy = measure_quality(body, _motion(copied), performance, None)
+        verified = solve_verified(body, performance, of_copy)
         keys, tries = rounded_keys(MotionKeys(verified.solution.rotations, verified.solution.root)), verified.tries
-        quality = measure_quality(body, _motion(keys), performance, reference)
-        of_copy = measure_quality(body, _motion(copied), performance, reference)
+        quality = measure_quality(body, _motion(keys), performance, of_copy)
     return keys, {
         "quality": quality.to_row(),
         "failed": list(failed_gates(quality, body.height)),

@@ -6,23 +6,20 @@ The figures are measured on the mesh and with the platform's own metrics, not wi
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Literal
 
-import numpy as np
 import torch
 from scipy.spatial import cKDTree
 
 from retargetbench.caching import per_character
+from retargetbench.datasets.studio.contact_shape import contact_shape
 from retargetbench.datasets.studio.joint_limits import limit_excess
-from retargetbench.datasets.studio.places import PLACES, find_place
 from retargetbench.errors import CharacterError, DatasetError
 from retargetbench.kinematics import Skinner, forward_kinematics
-from retargetbench.mesh.distance import point_triangle_distance
 from retargetbench.metrics.obstacles import body_model
 from retargetbench.metrics.penetration import percent_inside
 from retargetbench.metrics.smoothness import acceleration
-from retargetbench.sensor_names import BONES
 from retargetbench.sensors import extract_sensors
 from retargetbench.skeleton import canonical_index
 
@@ -58,24 +55,16 @@ FOOT_DRIFT = 0.01
 """Largest way of a planted foot over the floor, metres."""
 
 ACCELERATION_RATIO = 1.5
-"""Largest mean joint acceleration, as a multiple of that of the reference body."""
+"""Largest mean joint acceleration, as a multiple of that of the reference's motion when it is copied to the same body.
+
+Compared in heights with the reference body itself, a body with long arms and short legs would fail by its proportions.
+"""
 
 LIMIT_EXCESS_DEG = 5.0
 """Degrees by which a joint may be beyond its range; less is not seen, and the ranges are no sharper."""
 
 LIMIT_SHARE = 0.01
 """Largest share of frames in which a joint is farther beyond its range: one frame of a clip of three seconds may be."""
-
-MOVING_RADIUS = 0.02
-TOUCHED_RADIUS = 0.035
-"""Radii of the patches around the place that comes and the place that is touched, heights."""
-
-_WAY_POINTS = 17
-"""Points of the way along which a contact slides, with both ends."""
-
-_NEAREST_POINTS = 8
-_NEAREST_FACES = 24
-"""How many of the nearest vertices of one patch are measured against how many of the nearest faces of the other."""
 
 _GAP_QUANTILE = 0.95
 _SOLE_THICKNESS = 0.004
@@ -95,6 +84,8 @@ class Quality:
     Attributes:
         contact_gap: 95th percentile, over all contacts and the frames in which they hold, of how much farther the skins
             of both places are from each other than wanted, metres; None without contacts.
+        contact_error: mean over the same of how far off the wanted distance the skins are, metres; where one is inside
+            the other their distance is negative, by the deepest point. No gate.
         contact_distance: mean over the same of the distance between the two named places, metres. Where a contact
             slides it is that to the nearest point of the way. Even a perfect contact of a large hand is not 0.
         penetration: the metric ``penetration``, percent.
@@ -105,12 +96,13 @@ class Quality:
         foot_drift: largest way that the resting part of a foot has gone over the floor since it was planted, metres.
         foot_height: largest distance of a planted foot from the height at which it rests, metres; no gate.
         acceleration: mean joint acceleration, heights/s²; None for fewer than 3 frames.
-        acceleration_ratio: of the reference's.
+        acceleration_ratio: of that of plain copying to the same body.
         limit_excess_deg: largest excess of a joint over its range, degrees.
         limit_share: share of the frames in which a joint exceeds its range by more than `LIMIT_EXCESS_DEG`.
     """
 
     contact_gap: float | None
+    contact_error: float | None
     contact_distance: float | None
     penetration: float | None
     penetration_depth: float | None
@@ -148,14 +140,14 @@ def failed_gates(quality: Quality, height: float) -> tuple[Gate, ...]:
 
 
 @torch.no_grad()
-def measure_quality(body: Character, motion: Motion, performance: Performance, reference: Quality | None) -> Quality:
+def measure_quality(body: Character, motion: Motion, performance: Performance, copied: Quality | None) -> Quality:
     """Measure a clip on a body.
 
     Args:
         body: on the 22 canonical joints, hands in their shapes, see `retargetbench.datasets.studio.fingers`.
         motion: of its 22 joints.
         performance: what the motion is meant to show; its rotations and hips are not used.
-        reference: the same performance on the reference body; None if this is the reference body.
+        copied: the performance as it is copied to the same body; None if the motion is that.
 
     Raises:
         DatasetError: the motion has other frames than the performance.
@@ -173,14 +165,15 @@ def measure_quality(body: Character, motion: Motion, performance: Performance, r
             f"and a motion of {motion.joint_count}"
         )
     rotations, positions = forward_kinematics(body.skeleton, motion.root_translation, motion.local_rotations)
-    gap, distance = _contacts(body, performance, rotations, positions)
+    gap, error, distance = _contacts(body, performance, rotations, positions)
     penetration, depth, unfolded = _penetration(body, rotations, positions)
     speed, drift, off_floor = _feet(body, performance, rotations, positions)
     jitter = _number(acceleration(positions, motion.fps).double().nanmean() / body.height)
-    ratio = _ratio(jitter, jitter if reference is None else reference.acceleration)
+    ratio = _ratio(jitter, jitter if copied is None else copied.acceleration)
     excess = torch.rad2deg(limit_excess(motion.local_rotations).amax(-1))
     return Quality(
         contact_gap=gap,
+        contact_error=error,
         contact_distance=distance,
         penetration=penetration,
         penetration_depth=depth,
@@ -197,20 +190,23 @@ def measure_quality(body: Character, motion: Motion, performance: Performance, r
 
 def _contacts(
     body: Character, performance: Performance, rotations: torch.Tensor, positions: torch.Tensor
-) -> tuple[float | None, float | None]:
-    """Measure gaps of skins and distances of places over all contacts."""
-    gaps, distances = [], []
+) -> tuple[float | None, float | None, float | None]:
+    """Measure gaps and errors of skins, and distances of places, over all contacts."""
+    gaps, errors, distances = [], [], []
     for contact in performance.contacts:
         active = contact.active.to(positions.device)
         if not bool(active.any()):
             continue
         shape = contact_shape(body, contact.moving, contact.first, contact.second)
         posed = shape.skinner.pose(rotations[active], positions[active])
-        gaps.append((shape.gap(posed) - contact.gap * body.height).clamp_min(0))
+        gap, depth, wanted = shape.gap(posed), shape.depth(posed), contact.gap * body.height
+        gaps.append((gap - wanted).clamp_min(0))
+        errors.append((torch.where(depth > 0, -depth, gap) - wanted).abs())
         distances.append(shape.distance(posed, None if contact.slides else contact.share.to(posed)[active]))
     if not gaps:
-        return None, None
-    return float(torch.cat(gaps).double().quantile(_GAP_QUANTILE)), float(torch.cat(distances).double().mean())
+        return None, None, None
+    farthest = torch.cat(gaps).double().quantile(_GAP_QUANTILE)
+    return float(farthest), *(float(torch.cat(of).double().mean()) for of in (errors, distances))
 
 
 def _penetration(
@@ -343,163 +339,3 @@ def _ratio(value: float | None, of: float | None) -> float | None:
     if of == 0:
         return 1.0 if value == 0 else math.inf
     return value / of
-
-
-@dataclass(frozen=True, eq=False)
-class ContactShape:
-    """The skin around two places that touch, on one body.
-
-    Attributes:
-        skinner: poses the points of the moving patch, then of the touched patch. In each the named places come first:
-            one of the moving patch, W of the touched one; vertices of the mesh follow.
-        moving_count: points of the moving patch.
-        way_count: W.
-        moving_faces: triangles of the moving patch, (F, 3) int64.
-        touched_faces: triangles of the touched patch, numbered from its own first point, (G, 3) int64.
-    """
-
-    skinner: Skinner
-    moving_count: int
-    way_count: int
-    moving_faces: torch.Tensor
-    touched_faces: torch.Tensor
-
-    def gap(self, posed: torch.Tensor) -> torch.Tensor:
-        """Measure how far both patches are from each other.
-
-        It is the smallest distance of a point of one patch to a face of the other: never too small, and too large only
-        where two edges cross in the air or where sizes of faces differ much.
-
-        Args:
-            posed: points of the skinner, (T, P, 3) metres.
-
-        Returns:
-            (T,) metres; where one skin is in the other, the distance to it from inside.
-        """
-        moving, touched = posed[:, : self.moving_count], posed[:, self.moving_count :]
-        one, other = _nearest_points(moving, touched)
-        return torch.minimum(
-            _distance_to_faces(one, touched, self.touched_faces), _distance_to_faces(other, moving, self.moving_faces)
-        )
-
-    def distance(self, posed: torch.Tensor, share: torch.Tensor | None) -> torch.Tensor:
-        """Measure how far the named places are from each other.
-
-        Args:
-            posed: points of the skinner, (T, P, 3) metres.
-            share: how far along the way the touched place is, (T,) from 0 to 1; None: wherever it is nearest.
-
-        Returns:
-            (T,) metres.
-        """
-        moving, way = posed[:, 0], posed[:, self.moving_count : self.moving_count + self.way_count]
-        distances: torch.Tensor = (way - moving[:, None]).norm(dim=-1)
-        if share is not None:
-            at = (share * (self.way_count - 1)).round().long()
-            distances = distances.gather(1, at[:, None])
-        return distances.amin(-1)
-
-
-@per_character
-def contact_shape(body: Character, moving: str, first: str, second: str) -> ContactShape:
-    """Prepare patches around two places; remembered per body.
-
-    A patch has the vertices within a radius of its place that move with the same limb, and all faces around them. The
-    touched place may wander from ``first`` to ``second``, straight through the T-pose and from there onto the skin.
-
-    Args:
-        body: on the 22 canonical joints.
-        moving: place of the arm or leg that comes.
-        first: place that is touched at the beginning.
-        second: place that is touched at the end.
-
-    Raises:
-        CharacterError: a place has no skin.
-    """
-    rest, weights = body.rest_vertices.double(), body.canonical_weights.double()
-    faces = body.faces
-    starts = find_place(body, moving)
-    near, corners = _patch(rest, faces, _limb(body, moving), starts.position[None], MOVING_RADIUS * body.height)
-    ends = [find_place(body, first), find_place(body, second)]
-    limb = _limb(body, first) | _limb(body, second)
-    way, way_weights = ends[0].position[None], ends[0].weights[None]
-    if first != second:
-        share = torch.linspace(0, 1, _WAY_POINTS, dtype=rest.dtype, device=rest.device)[1:-1, None]
-        straight = torch.lerp(ends[0].position, ends[1].position, share)
-        own = limb.nonzero()[:, 0]
-        on_skin = own[torch.cdist(straight, rest[own]).argmin(-1)]
-        way = torch.cat([way, rest[on_skin], ends[1].position[None]])
-        way_weights = torch.cat([way_weights, weights[on_skin], ends[1].weights[None]])
-    around, touched_corners = _patch(rest, faces, limb, way, TOUCHED_RADIUS * body.height)
-    bound = _bound_at_rest(body)
-    points = torch.cat([starts.position[None], rest[near], way, rest[around]])
-    point_weights = torch.cat([starts.weights[None], weights[near], way_weights, weights[around]])
-    return ContactShape(
-        skinner=Skinner.from_points(bound, points.to(body.bind_vertices), point_weights.to(body.bind_vertices)),
-        moving_count=1 + len(near),
-        way_count=len(way),
-        moving_faces=corners + 1,
-        touched_faces=touched_corners + len(way),
-    )
-
-
-def _bound_at_rest(body: Character) -> Character:
-    """Return the body with its mesh bound in the T-pose, where places are found."""
-    inverse_bind = torch.eye(4, dtype=body.inverse_bind.dtype, device=body.device).repeat(
-        body.skeleton.joint_count, 1, 1
-    )
-    inverse_bind[:, :3, 3] = -body.skeleton.rest_positions.to(inverse_bind)
-    return replace(body, bind_vertices=body.rest_vertices, inverse_bind=inverse_bind)
-
-
-def _limb(body: Character, place: str) -> torch.Tensor:
-    """Which vertices move mostly with the bone of a place or the bones beside it, (V,) bool."""
-    (block,) = (bone.block for bone in BONES if bone.name == PLACES[place].bone)
-    joints = torch.tensor([canonical_index(joint) for joint in block], device=body.device)
-    return torch.isin(body.dominant_joint, joints)
-
-
-def _patch(
-    rest: torch.Tensor, faces: torch.Tensor, limb: torch.Tensor, places: torch.Tensor, radius: float
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Find the skin around places (W, 3).
-
-    Returns:
-        Vertices of all faces that have a vertex of the limb within the radius, (N,), and these faces by their place
-        among them, (F, 3). The vertex nearest to each place always counts, as there may be none nearer.
-    """
-    own = limb.nonzero()[:, 0]
-    distances = torch.cdist(places, rest[own])
-    within = torch.zeros_like(limb)
-    within[own[(distances <= radius).any(0)]] = True
-    within[own[distances.argmin(-1)]] = True
-    chosen = faces[within[faces].any(-1) & limb[faces].all(-1)]
-    if len(chosen) == 0:
-        chosen = faces[within[faces].any(-1)]
-    vertices, corners = torch.unique(chosen, return_inverse=True)
-    return vertices, corners.view(-1, 3)
-
-
-def _nearest_points(first: torch.Tensor, second: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Pick in each frame the points of each set that are nearest to the other one, (T, K, 3) and (T, L, 3)."""
-    picked: tuple[list[torch.Tensor], list[torch.Tensor]] = ([], [])
-    for pair in zip(first, second, strict=True):
-        arrays = [points.cpu().numpy() for points in pair]
-        for points, array, other, kept in zip(pair, arrays, reversed(arrays), picked, strict=True):
-            distances, _ = cKDTree(other).query(array)
-            order = np.argsort(distances, kind="stable")[:_NEAREST_POINTS]
-            kept.append(points[torch.from_numpy(order).to(points.device)])
-    return torch.stack(picked[0]), torch.stack(picked[1])
-
-
-def _distance_to_faces(points: torch.Tensor, mesh: torch.Tensor, faces: torch.Tensor) -> torch.Tensor:
-    """Measure the smallest distance of points (T, K, 3) to the nearest faces of a mesh (T, N, 3), (T,) metres."""
-    corners = mesh[:, faces]
-    middles = corners.mean(-2)
-    count = min(_NEAREST_FACES, len(faces))
-    offsets = (middles[:, None] - points[:, :, None]).square().sum(-1)
-    nearest = offsets.topk(count, dim=-1, largest=False).indices
-    frame = torch.arange(len(mesh), device=mesh.device)[:, None, None]
-    triangles = corners[frame, nearest]
-    by_coordinate = points.permute(2, 0, 1)[..., None].expand(-1, -1, -1, count)
-    return point_triangle_distance(by_coordinate, triangles.permute(3, 4, 0, 1, 2)).amin((-2, -1))

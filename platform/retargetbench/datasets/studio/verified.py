@@ -14,15 +14,30 @@ if TYPE_CHECKING:
     from retargetbench.character import Character
     from retargetbench.datasets.studio.performance import Performance
 
-BODY_ROUNDS: tuple[SolverSettings, ...] = (
-    SolverSettings(),
-    SolverSettings(outside=1500.0, touch=1500.0, margin=0.004, limits=80.0, smooth=8.0, steps=16),
-    SolverSettings(outside=4000.0, touch=4000.0, margin=0.006, limits=300.0, smooth=20.0, steps=16),
-)
-"""Settings of the first and of further tries on any body; each goes on from the result before."""
+BODY_SETTINGS = SolverSettings()
+"""Of the first try on any body."""
 
-REFERENCE_ROUNDS: tuple[SolverSettings, ...] = tuple(replace(s, stay=s.stay / 2) for s in BODY_ROUNDS)
-"""The same for the reference body, whose start is a draft by inverse kinematics and deserves less trust."""
+REFERENCE_SETTINGS = replace(BODY_SETTINGS, stay=BODY_SETTINGS.stay / 2)
+"""Of the first try on the reference body, whose start is a draft by inverse kinematics and deserves less trust."""
+
+MOST_TRIES = 4
+
+_REPAIRS: dict[Gate, dict[str, float]] = {
+    "contact_gap": {"touch": 3.0},
+    "penetration": {"outside": 3.0, "margin": 1.5},
+    "unfolded_depth": {"outside": 3.0, "margin": 1.5},
+    "acceleration": {"smooth": 3.0},
+    "joint_limits": {"limits": 4.0},
+}
+"""What settings are multiplied with for the next try where a gate fails. Nothing helps feet: their tracks are given."""
+
+
+def repaired(settings: SolverSettings, failed: Sequence[Gate]) -> SolverSettings:
+    """Give more weight to what has failed."""
+    factors: dict[str, float] = {}
+    for gate in failed:
+        factors |= _REPAIRS.get(gate, {})
+    return replace(settings, steps=16, **{name: getattr(settings, name) * factor for name, factor in factors.items()})
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,33 +59,30 @@ class Verified:
 
 def solve_verified(
     body: Character,
-    performances: Sequence[Performance],
-    references: Sequence[Quality | None],
-    rounds: Sequence[SolverSettings] = BODY_ROUNDS,
-) -> list[Verified]:
-    """Solve performances on a body until each passes all gates or no settings are left.
+    performance: Performance,
+    copied: Quality | None,
+    settings: SolverSettings = BODY_SETTINGS,
+) -> Verified:
+    """Solve a performance on a body until it passes all gates that solving can change, or `MOST_TRIES` were made.
+
+    Each try goes on from the one before, with more weight on what has failed.
 
     Args:
-        body: with its 22 joints and the hands of all performances, at the T-pose.
-        performances: what is to be seen.
-        references: their quality on the reference body; None if this is the reference body.
-        rounds: settings of the tries.
+        body: with its 22 joints and the hands of the performance, at the T-pose.
+        performance: what is to be seen.
+        copied: quality of plain copying to the body; None if this is the reference body.
+        settings: of the first try.
     """
-    best: list[Verified | None] = [None] * len(performances)
-    latest: list[Solution] = []
-    open_clips = list(range(len(performances)))
-    for number, settings in enumerate(rounds, start=1):
-        starts = [latest[k] for k in open_clips] if latest else None
-        solved = solve_performances(body, [performances[k] for k in open_clips], settings, starts=starts)
-        latest = latest or list(solved)
-        for k, solution in zip(open_clips, solved, strict=True):
-            latest[k] = solution
-            quality = measure_quality(body, solution.float_motion, performances[k], references[k])
-            failed = failed_gates(quality, body.height)
-            known = best[k]
-            if known is None or len(failed) < len(known.failed):
-                best[k] = Verified(solution, quality, failed, number)
-        open_clips = [k for k in open_clips if (found := best[k]) is not None and found.failed]
-        if not open_clips:
+    best: Verified | None = None
+    latest: Solution | None = None
+    for number in range(1, MOST_TRIES + 1):
+        (latest,) = solve_performances(body, [performance], settings, starts=[latest] if latest else None)
+        quality = measure_quality(body, latest.float_motion, performance, copied)
+        failed = failed_gates(quality, body.height)
+        if best is None or len(failed) < len(best.failed):
+            best = Verified(latest, quality, failed, number)
+        if not set(failed) & set(_REPAIRS):
             break
-    return [found for found in best if found is not None]
+        settings = repaired(settings, failed)
+    assert best is not None
+    return best
