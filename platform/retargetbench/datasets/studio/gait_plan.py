@@ -77,8 +77,8 @@ class GaitStyle:
 _STYLES: dict[str, GaitStyle] = {
     "walk": GaitStyle(),
     "run": GaitStyle(
-        swing=1.38, over=0.31, first=0.6, last=0.7, slow_end=1.35, inward=0.045, shift=0.3, heel_off=0.36,
-        leaving=46, trailing=72, landing=3, flat=0.12, early=0.72, yaw=7, roll=4, pitch=7, bend=6, elbow=85,
+        swing=4 / 3, over=0.31, first=0.6, last=0.7, slow_end=4 / 3, inward=0.045, shift=0.3, heel_off=0.36,
+        leaving=38, trailing=66, landing=3, flat=0.12, early=0.72, yaw=7, roll=4, pitch=7, bend=6, elbow=85,
         elbow_swing=15, bounce=0.026, crouch=0.03,
     ),
     "sidestep": GaitStyle(
