@@ -206,7 +206,7 @@ def _contacts(
     if not gaps:
         return None, None, None
     farthest = torch.cat(gaps).double().quantile(_GAP_QUANTILE)
-    return float(farthest), *(float(torch.cat(of).double().mean()) for of in (errors, distances))
+    return float(farthest), float(torch.cat(errors).double().mean()), float(torch.cat(distances).double().mean())
 
 
 def _penetration(

@@ -72,7 +72,7 @@ class SolverSettings:
     """Excess over anatomical limits, per radian squared."""
     margin: float = 0.0025
     """Distance that arms keep from the body, heights."""
-    clearance: float = 0.002
+    clearance: float = 0.0005
     """Distance that touching skin keeps, heights."""
     tolerance: float = 0.006
     """Distance along the surface that is free where a contact does not slide, heights."""
