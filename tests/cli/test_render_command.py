@@ -110,7 +110,8 @@ def test_the_same_command_gives_the_same_bytes_and_options_change_them(workplace
 
 def test_penetration_is_marked_unless_it_is_not_wanted(workplace: Path):
     # An arm that hangs beside a slim body is in the flank of a stout one.
-    assert main(["run", "--methods", "copy", "--split", "UC+UM", "--metrics", "mse", "--no-track", "--run", "r"]) == 0
+    options = ["--split", "UC+UM", "--metrics", "mse", "--no-track", "--run", "r"]
+    assert main(["run", "--dataset", "capsules", "--methods", "copy", *options]) == 0
     command = ["render", "r", "--task", "slim/hand_to_head/stout", "--methods", "copy", "--size", "128", "--times", "1"]
     assert main([*command, "-o", "marked.png"]) == 0
     assert main([*command, "-o", "plain.png", "--no-mark-penetration"]) == 0

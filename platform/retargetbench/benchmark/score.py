@@ -16,6 +16,7 @@ import torch
 
 from retargetbench.benchmark.containment import contained
 from retargetbench.benchmark.executors import Lost, run_isolating
+from retargetbench.benchmark.known_scores import lay_out_known_scores
 from retargetbench.benchmark.opened import character_on, clip_on, created_metric, opened_dataset
 from retargetbench.benchmark.plan import GROUND_TRUTH, SOURCE
 from retargetbench.benchmark.predictions import content_key, read_key, read_motion
@@ -119,7 +120,9 @@ def score(plan: Plan, rows: Sequence[SplitRow], folder: RunFolder, executor: Exe
         executor: who works.
         progress: told after each task.
     """
-    jobs = [job for job in plan_score_jobs(plan, rows, folder) if not job.is_done()]
+    jobs = plan_score_jobs(plan, rows, folder)
+    lay_out_known_scores(opened_dataset(plan.dataset).known_scores, jobs, folder)
+    jobs = [job for job in jobs if not job.is_done()]
     progress.start("score tasks and sources", len(jobs))
     for job, result in run_isolating(executor, score_job, jobs, lambda job: [job]):
         if isinstance(result, Lost):

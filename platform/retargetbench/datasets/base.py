@@ -12,6 +12,7 @@ from retargetbench.errors import DatasetError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from pathlib import Path
 
     from retargetbench.character import Character
     from retargetbench.clip import Clip
@@ -73,6 +74,10 @@ class Dataset(ABC):
 
     name: str
     """Name for tables and run folders."""
+
+    known_scores: Path | None = None
+    """Archive of scores of source and ground truth that come with the dataset, see
+    `retargetbench.benchmark.known_scores`; a run takes them instead of computing them."""
 
     @property
     @abstractmethod

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 PACKAGED = Path(__file__).parent / "pack"
 """The pack that ships with the package."""
 
+KNOWN_SCORES = "known_scores.zip"
+"""File of a pack with scores of source and ground truth on its default rows; it may be missing."""
+
 
 class StudioDataset(Dataset):
     """A pack. Bodies and motions are read when a character is first asked for; bodies of one topology share arrays.
@@ -43,6 +46,7 @@ class StudioDataset(Dataset):
         self.path = Path(path)
         self.manifest = read_manifest(self.path)
         self.name: str = self.manifest.name
+        self.known_scores = self.path / KNOWN_SCORES
         self._topologies: dict[str, Topology] = {}
         self._characters: dict[str, Character] = {}
         self._keys: dict[str, dict[str, WholeKeys]] = {}
