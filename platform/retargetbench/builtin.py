@@ -53,6 +53,14 @@ def register_datasets(register: Callable[[DatasetInfo], None]) -> None:
     """Register the datasets that the package ships."""
     register(
         DatasetInfo(
+            "studio",
+            "41 people of many builds in 92 actions with contacts, and verified ground truth on each: the default",
+            "retargetbench.datasets.studio.dataset:open_studio",
+            licence="CC0-1.0: bodies from MakeHuman's assets by anny (Apache-2.0), actions of our own",
+        )
+    )
+    register(
+        DatasetInfo(
             "capsules",
             "six generated bodies in eight motions with ground truth: small, for tests and first runs",
             "retargetbench.datasets.capsules:open_capsules",

@@ -24,7 +24,7 @@ class RunConfig:
         UsageError: a value is out of its range.
     """
 
-    dataset: str = field(default="capsules", metadata={"help": "name of a dataset, or its folder"})
+    dataset: str = field(default="studio", metadata={"help": "name of a dataset, or its folder"})
     methods: tuple[str, ...] = field(
         default=("copy",), metadata={"help": "methods, or label=method for one method with other options"}
     )

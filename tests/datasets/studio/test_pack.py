@@ -15,6 +15,7 @@ import torch
 from pack_examples import ACTIONS, bodies, motion_keys, pack_arguments, write_example
 
 from retargetbench.datasets.studio import actions
+from retargetbench.datasets.studio.build_pack import slim_sources
 from retargetbench.datasets.studio.pack_bodies import rounded_character
 from retargetbench.datasets.studio.pack_files import differences, from_differences
 from retargetbench.datasets.studio.pack_manifest import HandShape, is_pack
@@ -283,3 +284,17 @@ def test_small_datasets_give_all_their_rows():
         ("UC+SM", "a", "x", "b"),
         ("UC+UM", "a", "y", "b"),
     ]
+
+
+def test_sources_are_chosen_among_those_allowed_and_all_bodies_stay_targets():
+    rows = frozen_split(**many_clips(), sources={"c03", "c05", "c12"}).rows
+    assert {row.source for row in rows} == {"c03", "c05", "c12"}
+    assert {row.target for row in rows} == {f"c{k:02d}" for k in range(14)}
+
+
+def test_bodies_with_stout_arms_are_no_sources():
+    facts = {
+        name: {"arm_radius_ratio": radius} for name, radius in zip("abcd", (0.02, 0.024, 0.026, 0.05), strict=True)
+    }
+    assert slim_sources(facts) == {"a", "b", "c"}
+    assert slim_sources({**facts, "unmeasured": {}}) == {"a", "b", "c", "unmeasured"}

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 from importlib.metadata import version
-from statistics import fmean
+from statistics import fmean, median
 from typing import TYPE_CHECKING, get_args
 
 from retargetbench.datasets.studio.body_facts import body_facts, build_of
@@ -27,6 +27,13 @@ if TYPE_CHECKING:
 
 COMPARED = ("contact_distance", "penetration", "unfolded_depth")
 """Figures in which the ground truth is compared with plain copying; gaps are blind to hands that go through others."""
+
+STOUTEST_SOURCE = 1.25
+"""Largest radius of a source's arms over its height, as a multiple of the median over all characters.
+
+The hands of a stouter body cannot hang free of its own thighs and flanks, so that most of its "contacts" are none: with
+such sources the contact error of the ground truth is that of Copy, made of hands that hang beside slimmer bodies.
+"""
 
 _OF_COPY = "copy_"
 _NOT_MADE = "not made: "
@@ -110,6 +117,7 @@ def pack_build(
             seen_motions={take.name for take in plan.takes if take.seen},
             families={take.name: take.family for take in plan.takes},
             builds={name: build_of(facts[name]) for name in cast},
+            sources=slim_sources(facts),
         )
         splits = [split] if split.rows else []  # there are none where no two characters share a clip
     return write_pack(
@@ -125,6 +133,19 @@ def pack_build(
         seed=seed,
         made_with={name: version(name) for name in ("numpy", "retargetbench", "scipy", "torch")},
     )
+
+
+def slim_sources(facts: Mapping[str, Mapping[str, float]]) -> frozenset[str]:
+    """Return the names of the bodies whose clips may be sources in splits, see `STOUTEST_SOURCE`.
+
+    Args:
+        facts: of each body, as `retargetbench.datasets.studio.body_facts.body_facts` gives them.
+    """
+    radii = {name: of["arm_radius_ratio"] for name, of in facts.items() if "arm_radius_ratio" in of}
+    if not radii:
+        return frozenset(facts)
+    limit = STOUTEST_SOURCE * median(radii.values())
+    return frozenset(name for name in facts if radii.get(name, 0.0) <= limit)
 
 
 def outcome(rows: Sequence[Mapping[str, str]]) -> Outcome:

@@ -27,6 +27,7 @@ def frozen_split(
     seen_motions: Collection[str],
     families: Mapping[str, str],
     builds: Mapping[str, Sequence[float]],
+    sources: Collection[str] | None = None,
     default: int = DEFAULT_LIMIT,
     full: int = FULL_LIMIT,
 ) -> Split:
@@ -45,6 +46,7 @@ def frozen_split(
         families: family of each motion.
         builds: for each character a few figures that tell how it is built, such as height and girth; each is weighed
             by its spread over the characters.
+        sources: characters whose motions are put on others; by default all.
         default: most rows of an atom in the default set.
         full: most rows of an atom in the full set.
 
@@ -65,7 +67,7 @@ def frozen_split(
                 if target in characters
                 and split_atom(character_seen=target in seen_characters, motion_seen=motion in seen_motions) == atom
                 for source in characters
-                if source != target
+                if source != target and (sources is None or source in sources)
             ]
             for target in sorted({character for character, _ in clips})
         }
