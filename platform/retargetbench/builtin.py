@@ -54,9 +54,9 @@ def register_datasets(register: Callable[[DatasetInfo], None]) -> None:
     register(
         DatasetInfo(
             "studio",
-            "41 people of many builds in 92 actions with contacts, and verified ground truth on each: the default",
+            "41 people of many builds in 92 actions with contacts and verified ground truth; the default",
             "retargetbench.datasets.studio.dataset:open_studio",
-            licence="CC0-1.0: bodies from MakeHuman's assets by anny (Apache-2.0), actions of our own",
+            licence="CC0-1.0",
         )
     )
     register(

@@ -390,9 +390,9 @@ def test_another_process_with_more_threads_builds_the_same_content(dataset):
 
 
 def test_the_content_is_frozen(dataset):
-    # Values are rounded so that machines agree. Who changes the dataset changes this line, the table of the README
-    # and, since figures are no longer comparable, the changelog.
-    assert dataset.hash == "bd7f7e41b7e91968"
+    # Values are rounded, but processors of two kinds that were met still differ in one of them. Who changes the dataset
+    # changes this line and, since figures are no longer comparable, the changelog.
+    assert dataset.hash in {"bd7f7e41b7e91968", "b30fb3070b0a567f"}
 
 
 def test_the_hash_sees_characters_clips_and_splits(dataset, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import pickle
 from dataclasses import replace
@@ -405,16 +406,20 @@ def test_without_the_body_model_the_shipped_pack_serves_if_its_recipes_are_the_s
 
 
 @pytest.mark.slow
-def test_a_clip_of_the_shipped_pack_is_built_again(tmp_path):
-    if not PACKAGED.is_dir():
-        pytest.skip("the package has no pack yet")
+def test_three_bodies_and_five_actions_of_the_shipped_pack_come_out_again(tmp_path):
     shipped = StudioDataset(PACKAGED)
-    name = next(name for name in shipped.character_names if name != build_bodies.REFERENCE)
-    takes = authored_takes(choose_actions(["clap"]))
-    plan = BuildPlan(tmp_path / "work", (name,), build_bodies.REFERENCE, takes)
+    actions = ["belly_rub", "clap", "kick", "scratch_head", "walk"]
+    cast = ("adult_20", "child_03", "stick")
+    plan = BuildPlan(tmp_path / "work", cast, build_bodies.REFERENCE, authored_takes(choose_actions(actions)))
     run(plan, tmp_path / "pack", bodies=DatasetBodies(shipped))
     new = StudioDataset(tmp_path / "pack")
-    if shipped.manifest.made_with["torch"] == torch.__version__:
-        angles = roma.unitquat_geodesic_distance(*(d.keys(name, "clap").rotations for d in (shipped, new)))
-        assert float(angles.max()) < 1e-3
-    assert new.manifest.blocks[f"body/{name}"].sha256 == shipped.manifest.blocks[f"body/{name}"].sha256
+    for name in cast:
+        assert new.manifest.blocks[f"body/{name}"].sha256 == shipped.manifest.blocks[f"body/{name}"].sha256
+    both = sorted(set(new.clip_names) & set(shipped.clip_names))
+    assert len(both) >= 13
+    pairs = [(new.keys(*pair), shipped.keys(*pair)) for pair in both]
+    # On the machine and torch of the pack all of it is the same bytes. Elsewhere sums are rounded in another order,
+    # and searches for nearest skin between steps turn that into other solutions, see docs/datasets/studio.md.
+    angles = torch.cat([roma.unitquat_geodesic_distance(a.rotations, b.rotations).flatten() for a, b in pairs])
+    assert float((angles > math.radians(2)).double().mean()) < 0.02
+    assert max(float((a.root - b.root).norm(dim=-1).max()) for a, b in pairs) < 0.02

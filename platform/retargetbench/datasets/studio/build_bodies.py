@@ -185,7 +185,7 @@ def _choose(wanted: str | None, known: tuple[str, ...], owner: str) -> tuple[str
     if count is not None:
         if not 1 <= count <= len(known):
             raise UsageError(f"--characters must be from 1 to {len(known)}, as many as {owner} has, got {count}")
-        return tuple(known[k * len(known) // count] for k in range(count))
+        return tuple(known[(2 * k + 1) * len(known) // (2 * count)] for k in range(count))  # middles of equal parts
     names = {part.strip() for part in wanted.split(",") if part.strip()}
     _check_names(sorted(names), known)
     if not names:
