@@ -372,7 +372,7 @@ def test_a_body_that_is_not_at_a_t_pose_is_refused():
 
 def test_bodies_of_a_dataset_need_no_body_model():
     source, names = choose_bodies("capsules", characters="2", reference="average")
-    assert names == ("average", "longarm")
+    assert names == ("child", "slim")
     assert source.roles["stout"].seen is False
     with pytest.raises(UsageError, match="from 1 to 6, as many as --bodies capsules has, got 7"):
         choose_bodies("capsules", characters="7", reference="average")
