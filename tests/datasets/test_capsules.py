@@ -390,7 +390,7 @@ def test_another_process_with_more_threads_builds_the_same_content(dataset):
 
 
 def test_the_content_is_frozen(dataset):
-    # Values are rounded, but processors of two kinds that were met still differ in one of them. Who changes the dataset
+    # Values are rounded, and still two machines that were met differ; why is open. Who changes the dataset
     # changes this line and, since figures are no longer comparable, the changelog.
     assert dataset.hash in {"bd7f7e41b7e91968", "b30fb3070b0a567f"}
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import sys
 import zipfile
-import zlib
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from retargetbench.benchmark.plan import GROUND_TRUTH, SOURCE
+from retargetbench.benchmark.predictions import UNREADABLE
 from retargetbench.benchmark.run_folder import RunFolder
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def lay_out_known_scores(archive: Path | None, jobs: Iterable[ScoreJob], folder:
                     name = _name(path, folder)
                     if name in names:
                         folder.write(path, known.read(name))
-    except (zipfile.BadZipFile, zlib.error, OSError, EOFError):
+    except UNREADABLE:
         return  # what is not there is computed
 
 
